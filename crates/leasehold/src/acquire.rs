@@ -113,6 +113,7 @@ impl Options {
         }
         if self.fenced {
             shared.check(Feature::Fenced)?;
+            lease::outlived(shared.token_retention, &[("lease", self.lease), ("max_hold", self.max_hold)])?;
         }
         let lease = match self.lease {
             Some(length) => Lease::Fixed(lease::checked("lease", length)?),

@@ -56,6 +56,7 @@ pub struct ConnectOptions {
     connect_timeout: Duration,
     response_timeout: Duration,
     linger: Duration,
+    token_retention: Option<Duration>,
     credentials: Option<Provider>,
     allow_unverified: bool,
     anonymous: bool,
@@ -75,6 +76,7 @@ impl ConnectOptions {
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(2),
             linger: Duration::from_millis(250),
+            token_retention: None,
             credentials: None,
             allow_unverified: false,
             anonymous: false,
@@ -148,6 +150,38 @@ impl ConnectOptions {
     /// How long the drop of the client's last handle waits for releases that are still pending. 250 ms by default.
     pub fn linger(mut self, limit: Duration) -> Self {
         self.linger = limit;
+        self
+    }
+
+    /// How long the counter of a lock's fencing tokens outlives the last token. For ever by default, as in Redisson: a server
+    /// then keeps a key of some hundred bytes for each name that was ever locked with a token.
+    ///
+    /// Tokens rise all the same: a counter that has expired begins anew with the microseconds of the server's clock, which is
+    /// above all tokens of before. So every client that takes tokens of these names needs this option, and so does every later
+    /// version of the program: without it a counter that has expired begins with one, and a fence rejects its tokens.
+    /// The page on [guarantees](crate::guide::guarantees) has what remains.
+    ///
+    /// It has to be longer than the [`watchdog`](Self::watchdog) time-out, and than the [`lease`](crate::Acquire::lease) and
+    /// the [`max_hold`](crate::Acquire::max_hold) of each acquire with a token, which is refused otherwise. A hold that is
+    /// renewed for longer outlives its counter; until the next token `last_token` is zero. Clients that run without this option
+    /// beside others, and Redisson, remove the time to live again.
+    ///
+    /// On `memory:` and `file:` it is checked, and has no effect: their counters stay.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let day = Duration::from_secs(24 * 60 * 60);
+    /// let client = leasehold::Client::connect("memory:").token_retention(day).await?;
+    /// let guard = client.fenced_lock("order:1700").acquire().await?;
+    /// assert!(client.fenced_lock("order:1701").acquire().lease(2 * day).await.is_err());
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn token_retention(mut self, length: Duration) -> Self {
+        self.token_retention = Some(length);
         self
     }
 
@@ -247,11 +281,13 @@ impl ConnectOptions {
             response_timeout: self.response_timeout,
             linger: self.linger,
             credentials: self.credentials,
+            token_retention: self.token_retention,
             allow_unverified: self.allow_unverified,
             lazy,
         };
         let (opening, server) = schemes::open(&url, options)?;
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
+        lease::outlived(self.token_retention, &[("watchdog time-out", Some(watchdog))])?;
         let engine = opening.await.map_err(|error| error.about(&Subject::server_alone(server.clone())))?;
         let observer = Arc::new(Observer::new(
             #[cfg(feature = "metrics")]
@@ -259,6 +295,7 @@ impl ConnectOptions {
         ));
         let mut shared = Shared::new(id, engine, server, namespace, watchdog, outage_limit, observer);
         (shared.label, shared.warn) = (label, warn);
+        shared.token_retention = self.token_retention;
         shared.in_process = identity.as_deref().map(InProcess::register);
         Ok(Client::new(shared))
     }

@@ -144,6 +144,20 @@ pub(crate) fn min_hold(
     }
 }
 
+/// Checks that the counter of a token outlives a hold that ends after the greatest of these.
+pub(crate) fn outlived(
+    retention: Option<Duration>,
+    ends: &[(&'static str, Option<Duration>)],
+) -> Result<(), InvalidRequestError> {
+    let Some(given) = retention else { return Ok(()) };
+    let given = checked("token_retention", given)?;
+    let longer = ends.iter().find_map(|(what, end)| Some((*what, end.filter(|end| *end >= given)?)));
+    match longer {
+        Some((what, end)) => Err(InvalidRequestError::TokenRetentionTooShort { given, what, end }),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -215,7 +215,8 @@ impl Lock {
         self.query_holder(None, |holding| holding.map(|holding| holding.remaining))
     }
 
-    /// The last fencing token that was issued for this name, to any client; zero if none was.
+    /// The last fencing token that was issued for this name, to any client; zero if none was, or if its counter has expired by
+    /// [`token_retention`](crate::ConnectOptions::token_retention).
     ///
     /// # Errors
     ///

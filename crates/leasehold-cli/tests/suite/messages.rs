@@ -332,6 +332,9 @@ fn locks(page: &mut Page) {
     page.error("a lease that is too short", short);
     let long = client.lock("job").acquire().lease(Duration::from_secs(u64::MAX / 4)).block();
     page.error("a lease that is too long", long);
+    let forgetful = Client::connect("memory:").token_retention(Duration::from_secs(60)).block();
+    let kept = forgetful.expect("it is longer than 30 s").fenced_lock("job").acquire();
+    page.error("a token whose counter would expire before", kept.lease(Duration::from_secs(90)).block());
     page.error("no name", client.lock("").is_locked().block());
     page.error("a name with a brace", client.lock("a{b").is_locked().block());
     page.error("a name that is only a tag", client.lock("{b}").is_locked().block());

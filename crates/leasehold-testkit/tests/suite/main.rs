@@ -17,4 +17,5 @@ mod readiness;
 mod run;
 mod runtimes;
 mod sim;
+mod token_retention;
 mod wait_queue;

@@ -62,6 +62,9 @@ pub struct Config {
     /// See [`ConnectOptions::linger`].
     #[cfg_attr(feature = "serde", serde(deserialize_with = "time::deserialize"))]
     pub linger: Option<Duration>,
+    /// See [`ConnectOptions::token_retention`].
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "time::deserialize"))]
+    pub token_retention: Option<Duration>,
     /// Options of the URL, by the names that they have there, such as `ca` or `password_file`. The URL itself is stronger.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub url_options: BTreeMap<String, String>,
@@ -147,6 +150,7 @@ impl Config {
             connect_timeout: time_variable("connect_timeout")?,
             response_timeout: time_variable("response_timeout")?,
             linger: time_variable("linger")?,
+            token_retention: time_variable("token_retention")?,
             url_options,
         })
     }
@@ -172,6 +176,7 @@ impl Config {
             connect_timeout: self.connect_timeout.or(weaker.connect_timeout),
             response_timeout: self.response_timeout.or(weaker.response_timeout),
             linger: self.linger.or(weaker.linger),
+            token_retention: self.token_retention.or(weaker.token_retention),
             url_options,
         }
     }
@@ -234,6 +239,9 @@ impl Config {
         }
         if let Some(linger) = self.linger {
             options = options.linger(linger);
+        }
+        if let Some(token_retention) = self.token_retention {
+            options = options.token_retention(token_retention);
         }
         Ok(options)
     }

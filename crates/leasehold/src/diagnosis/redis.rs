@@ -186,8 +186,8 @@ async fn tokens(client: &Client, report: &mut Diagnosis) {
         report.find(
             Severity::Warning,
             "token-keys",
-            format!("there are {found} counters of fencing tokens{sample}: they never expire, and fill the memory"),
-            "use fenced locks for a bounded set of names, and delete the counters of names that are not used any more",
+            format!("there are {found} counters of fencing tokens{sample}, which fill the memory"),
+            "let them expire by the option token_retention of all clients, and lock only a bounded set of names with tokens",
         );
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) credentials: Option<Provider>,
     /// The program agrees to connect to servers that are not verified, if the URL says so.
     pub(crate) allow_unverified: bool,
+    /// After which time without a token its counter may expire.
+    pub(crate) token_retention: Option<Duration>,
     /// Opening the engine does not wait for its server: it connects in the background.
     pub(crate) lazy: bool,
 }

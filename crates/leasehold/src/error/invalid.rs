@@ -73,6 +73,19 @@ pub enum InvalidRequestError {
         /// Its value.
         end: Duration,
     },
+    /// A `token_retention` that is not longer than a hold may last.
+    #[error(
+        "a token_retention of {given:?} is not longer than the {what} of {end:?}, and the counter of tokens has to outlive \
+         the hold: make it longer"
+    )]
+    TokenRetentionTooShort {
+        /// The given value.
+        given: Duration,
+        /// The setting that it has to exceed: `watchdog time-out`, `lease` or `max_hold`.
+        what: &'static str,
+        /// Its value.
+        end: Duration,
+    },
     /// `renew_while_progress` together with a fixed lease.
     #[error("a fixed lease is not renewed, so renew_while_progress would do nothing: leave one of them out")]
     ProgressOfFixedLease,

@@ -54,6 +54,8 @@ impl Together {
         }
         if acquire.fenced {
             shared.check(Feature::Fenced)?;
+            let ends = [("lease", acquire.lease), ("max_hold", acquire.max_hold)];
+            lease::outlived(shared.token_retention, &ends)?;
         }
         let lease = match acquire.lease {
             Some(length) => Lease::Fixed(lease::checked("lease", length)?),

@@ -81,6 +81,8 @@ pub(crate) struct RedisStore {
     parts: Arc<Parts>,
     subscriber: Subscriber,
     registration: Registration,
+    /// After which time without a token its counter may expire.
+    token_retention: Option<Duration>,
 }
 
 /// The state that reply handlers update.
@@ -125,6 +127,7 @@ impl RedisStore {
         let subscriber =
             Subscriber { settings: settings.clone(), subscriptions, events: Weak::clone(&events) };
         let registration = Registration::new(settings.options.identity.clone());
+        let token_retention = settings.options.token_retention;
         let recent = settings.has_sentinels().then(Arc::<Recent>::default);
         let again = recent.clone();
         let first = move || again.as_ref().map(|recent| recent.releases()).unwrap_or_default();
@@ -135,6 +138,7 @@ impl RedisStore {
             parts: Arc::new(Parts { topology, heartbeat, recent, flagged, events }),
             subscriber,
             registration,
+            token_retention,
         }
     }
 
@@ -205,14 +209,17 @@ impl Store for RedisStore {
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
         let node = self.parts.topology.node(&take.hold_key.resource);
-        node.send(commands::take(take), Taking::new(&self.parts, take).completing(done));
+        node.send(
+            commands::take(take, self.token_retention),
+            Taking::new(&self.parts, take).completing(done),
+        );
     }
 
     fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>) {
         let Take { hold_key: HoldKey { resource, owner, .. }, fenced, .. } = &takes[0];
         let (owner, fenced, locks) = (*owner, *fenced, takes.len());
         let decode = move |reply: Value| commands::taken_all(&reply, owner, locks, fenced);
-        self.send(resource, commands::take_all(takes), done, decode);
+        self.send(resource, commands::take_all(takes, self.token_retention), done, decode);
     }
 
     fn give(&self, hold_key: &HoldKey, from: u32, length: Duration, done: impl Done<Given>) {

@@ -117,7 +117,13 @@ impl Renewal {
 
     /// Stops tracking a hold.
     pub(super) fn forget(&self, key: &HoldKey) -> Option<Entry> {
-        self.state.lock().ledger.remove(key)
+        let mut state = self.state.lock();
+        let hold = state.ledger.remove(key)?;
+        // Its guard noticed the loss, and was dropped, before the renewal task came to it.
+        if let Some(lost) = state.lost.get_mut(&hold.shard).filter(|_| !hold.term.is_held()) {
+            *lost += 1;
+        }
+        Some(hold)
     }
 
     /// Makes this term receive the loss of a hold, instead of the one before; false if the hold is not there.
@@ -176,7 +182,9 @@ impl Renewal {
 
     /// How many holds on a shard were lost since its outage has begun.
     pub(super) fn lost_since_outage(&self, shard: Shard) -> usize {
-        self.state.lock().lost.remove(&shard).unwrap_or_default()
+        let mut state = self.state.lock();
+        let noticed = state.lost.remove(&shard).unwrap_or_default();
+        noticed + state.ledger.on(shard).filter(|hold| !hold.term.is_held()).count()
     }
 
     /// After an outage the state of the holds on a shard is unknown: check them now.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{fenced, owner, unexpected, whole};
+use super::{fenced, kept, owner, unexpected, whole};
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script, Value};
 use crate::engine::remote::store::Take;
@@ -25,11 +25,12 @@ fn on(script: &'static Script, resource: &Resource) -> Call {
         .fold(Call::new(script).key(resource.name.as_str()), |call, key| call.key(key))
 }
 
-pub(super) fn take(take: &Take<'_>) -> Call {
+pub(super) fn take(take: &Take<'_>, retention: Option<Duration>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
     let wait = take.queue.map_or(0, |queue| queue.wait.as_millis());
     let call = fenced(on(&ACQUIRE, resource), take);
-    call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(u8::from(take.steal)).arg(wait)
+    let call = call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(u8::from(take.steal));
+    kept(call.arg(wait), take, retention)
 }
 
 pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey, from: u32, length: Duration) -> Call {

@@ -17,11 +17,12 @@ static RENEW: Script = locks!("group/common.lua" "group/renew.lua");
 static QUERY: Script = locks!("group/common.lua" "group/query.lua");
 static FORCE: Script = locks!("group/common.lua" "group/force.lua");
 
-pub(super) fn take(take: &Take<'_>) -> Call {
+pub(super) fn take(take: &Take<'_>, retention: Option<Duration>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
     let call = fenced(Call::new(&ACQUIRE).key(resource.name.as_str()), take);
     let call = call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(u8::from(take.steal));
-    fields(call, resource)
+    let retention = retention.filter(|_| take.fenced).map(|length| length.as_millis().to_string());
+    fields(call.arg(retention.unwrap_or_default()), resource)
 }
 
 pub(super) fn give(hold_key: &HoldKey, from: u32, length: Duration) -> Call {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{fenced, unexpected, whole};
+use super::{fenced, kept, unexpected, whole};
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script, Value};
 use crate::engine::remote::store::{Take, TakenAll};
@@ -19,18 +19,20 @@ static RENEW: Script = script!("renew.lua");
 static QUERY: Script = script!("query.lua");
 static FORCE: Script = script!("publish.lua" "force.lua");
 
-pub(super) fn take(take: &Take<'_>) -> Call {
+pub(super) fn take(take: &Take<'_>, retention: Option<Duration>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
     let call = fenced(Call::new(&ACQUIRE).key(resource.name.as_str()), take);
-    call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(u8::from(take.steal))
+    let call = call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(u8::from(take.steal));
+    kept(call, take, retention)
 }
 
 /// Acquires several locks of one owner, or none.
-pub(in super::super) fn take_all(takes: &[Take<'_>]) -> Call {
+pub(in super::super) fn take_all(takes: &[Take<'_>], retention: Option<Duration>) -> Call {
     let locks = takes.iter().map(|take| take.hold_key.resource.name.as_str().to_owned());
     let tokens = takes.iter().filter(|take| take.fenced).map(|take| keys::token(&take.hold_key.resource));
     let call = locks.chain(tokens).fold(Call::new(&ACQUIRE_ALL), |call, key| call.key(&key));
-    call.arg(takes.len()).arg(takes[0].hold_key.owner).arg(whole(takes[0].lease.length()))
+    let call = call.arg(takes.len()).arg(takes[0].hold_key.owner).arg(whole(takes[0].lease.length()));
+    kept(call, &takes[0], retention)
 }
 
 pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey, from: u32, length: Duration) -> Call {

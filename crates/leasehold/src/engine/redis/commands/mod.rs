@@ -45,15 +45,15 @@ use crate::owner::{Owner, OwnerId};
 
 static LATCH: Script = script!("idempotent.lua" "publish.lua" "latch.lua");
 
-/// Acquires or re-enters.
-pub(super) fn take(take: &Take<'_>) -> Call {
+/// Acquires or re-enters. The counter of its tokens may expire after `retention`.
+pub(super) fn take(take: &Take<'_>, retention: Option<Duration>) -> Call {
     match take.hold_key.resource.kind {
-        Kind::Lock | Kind::Spin => lock::take(take),
-        Kind::Fair => fair::take(take),
-        Kind::SetNx => setnx::take(take),
+        Kind::Lock | Kind::Spin => lock::take(take, retention),
+        Kind::Fair => fair::take(take, retention),
+        Kind::SetNx => setnx::take(take, retention),
         Kind::Read => rw::read(take),
-        Kind::Write => rw::write(take),
-        Kind::Group => group::take(take),
+        Kind::Write => rw::write(take, retention),
+        Kind::Group => group::take(take, retention),
         Kind::Semaphore => semaphore::take(take),
         Kind::LeasedSemaphore => leased::take(take),
         Kind::Latch => no_such(take.hold_key.resource.kind),
@@ -180,6 +180,14 @@ pub(super) fn forget_change(resource: &Resource, change: &Change) -> Call {
 /// In milliseconds, and never zero: a key without a time to live would stay for ever.
 fn whole(length: Duration) -> u128 {
     length.as_millis().max(1)
+}
+
+/// Adds for how long the tokens are kept, if the take wants one and they are not kept for good.
+fn kept(call: Call, take: &Take<'_>, retention: Option<Duration>) -> Call {
+    match retention {
+        Some(retention) if take.fenced => call.arg(retention.as_millis()),
+        _ => call,
+    }
 }
 
 /// Adds the key of the tokens, if the take wants a token.

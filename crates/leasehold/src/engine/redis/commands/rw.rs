@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{fenced, whole};
+use super::{fenced, kept, whole};
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
@@ -26,7 +26,7 @@ pub(super) fn read(take: &Take<'_>) -> Call {
     call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(steal)
 }
 
-pub(super) fn write(take: &Take<'_>) -> Call {
+pub(super) fn write(take: &Take<'_>, retention: Option<Duration>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
     let flags = flags_writer(take);
     let call = on(&WRITE, resource);
@@ -38,7 +38,7 @@ pub(super) fn write(take: &Take<'_>) -> Call {
         (false, false) => "",
     };
     let flag = if flags { WRITER_PREFERENCE.as_millis() } else { 0 };
-    call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(how).arg(flag)
+    kept(call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(how).arg(flag), take, retention)
 }
 
 pub(super) fn give(hold_key: &HoldKey, from: u32, length: Duration) -> Call {

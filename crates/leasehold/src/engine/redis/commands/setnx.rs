@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::lock::by_owner;
-use super::{fenced, whole};
+use super::{fenced, kept, whole};
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
@@ -15,12 +15,12 @@ static ABANDON: Script = script!("publish.lua" "setnx_abandon.lua");
 static RENEW: Script = script!("setnx_renew.lua");
 static QUERY: Script = script!("setnx_query.lua");
 
-pub(super) fn take(take: &Take<'_>) -> Call {
+pub(super) fn take(take: &Take<'_>, retention: Option<Duration>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
     let length = whole(take.lease.length());
     if take.fenced || take.steal {
         let call = fenced(Call::new(&ACQUIRE).key(resource.name.as_str()), take);
-        return call.arg(owner).arg(length).arg(u8::from(take.steal));
+        return kept(call.arg(owner).arg(length).arg(u8::from(take.steal)), take, retention);
     }
     Call::command("SET").key(resource.name.as_str()).arg(owner).arg("NX").arg("PX").arg(length)
 }

@@ -1,7 +1,7 @@
 -- Acquires or re-enters a fair lock, or joins its queue.
 -- KEYS: the lock, queue, scores, marks, waits, and its tokens if a token is to be minted.
 -- ARGV: owner, lease in ms, the count that the owner expects to have, 1 to take the lock over from another holder, the wait
--- of the owner in the queue in ms, or 0 not to join the queue.
+-- of the owner in the queue in ms, or 0 not to join the queue, the ms for which tokens are kept or nothing.
 -- Returns the token, or 1, if the lock is granted; 0 if the owner has another count than expected; else {ms left, -1 or
 -- -2, the holder or an empty string, position in the queue or 0}.
 local key, queue, scores, marks, waits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -29,7 +29,7 @@ if held == 0 then
         return { left, left ~= -2 and redis.call('hkeys', key)[1] or '', position }
     end
 end
-local token = mint(KEYS[6])
+local token = mint(KEYS[6], ARGV[6])
 if held == 0 then
     if steal then
         redis.call('del', key)

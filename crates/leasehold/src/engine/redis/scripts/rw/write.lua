@@ -2,7 +2,7 @@
 -- KEYS: the lock, the waiting-writer flag if it is to be set, and the tokens if a token is to be minted.
 -- ARGV: tag, owner, lease in ms, the count of write holds that the owner expects to have, `steal` to take the lock over
 -- from its holders or `upgrade` for an owner that is the only reader, the ms for which the flag is set if the lock is busy,
--- or 0.
+-- or 0, the ms for which tokens are kept or nothing.
 -- Returns the token, or 1, if the half is granted; 0 if the owner has another count than expected; -1 if it is a reader and
 -- does not upgrade, or upgrades and is no reader; else {ms left or -1, a holder}.
 local key, tag, owner, lease, held = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -43,7 +43,7 @@ if held == 0 then
         return { redis.call('pttl', key), other }
     end
 end
-local token = mint(tokens)
+local token = mint(tokens, ARGV[7])
 if take_over then
     delete(key, tag)
 end
