@@ -6,12 +6,12 @@ use std::time::Duration;
 use leasehold::{
     Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, AnyAcquire, AnyGuard, AnyLock,
     AnyTryAcquire, BackOff, ChangeError, Client, ClientInfo, Config, ConfigError, ConnectError,
-    ConnectOptions, Credentials, Diagnosis, Error, ExtendError, Fact, FairLock, Fence, FencedGuard,
-    FencedLock, Finding, Guard, HoldView, Holder, Interrupt, InvalidRequestError, Latch, LatchOpened,
-    LeasedPermits, LeasedSemaphore, Lock, Loss, LostError, MultiGuard, MultiLock, Operation, Owner,
-    OwnerLock, OwnerParseError, PermitId, PermitIdParseError, PingError, QueryError, QueuePosition,
+    ConnectOptions, Credentials, Diagnosis, Error, Event, EventLock, Events, ExtendError, Fact, FairLock,
+    Fence, FencedGuard, FencedLock, Finding, Guard, HoldView, Holder, Interrupt, InvalidRequestError, Latch,
+    LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss, LostError, MultiGuard, MultiLock, Operation,
+    Owner, OwnerLock, OwnerParseError, PermitId, PermitIdParseError, PingError, QueryError, QueuePosition,
     QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock, Semaphore,
-    SemaphorePermits, ServerError, Severity, ShutdownReport, StaleTokenError, Status, Subject,
+    SemaphorePermits, ServerError, Severity, ShutdownReport, StaleTokenError, Stats, Status, Subject,
     TimeParseError, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError, Waiter, Waiters,
     WriteError, WriteGuard, WriteLock,
 };
@@ -75,6 +75,9 @@ fn values_are_send_sync_and_static() {
     free::<BackOff>();
     free::<ClientInfo>();
     free::<Diagnosis>();
+    free::<Event>();
+    free::<EventLock>();
+    free::<Events>();
     free::<Fact>();
     free::<Fence>();
     free::<Finding>();
@@ -88,6 +91,7 @@ fn values_are_send_sync_and_static() {
     free::<Released>();
     free::<Severity>();
     free::<ShutdownReport>();
+    free::<Stats>();
     free::<Status>();
     free::<Subject>();
 }
