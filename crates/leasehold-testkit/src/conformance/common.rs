@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold::{AcquireError, ConnectOptions, Guard, Lock, Operation, ReleaseError};
+use leasehold::{AcquireError, Client, ConnectOptions, Guard, Lock, Operation, ReleaseError};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -84,6 +84,16 @@ pub(super) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Se
     // A blocking task also keeps a paused clock from advancing meanwhile.
     let joined = tokio::task::spawn_blocking(|| std::thread::spawn(work).join());
     joined.await.expect("joining does not panic").expect("the thread does not panic")
+}
+
+/// Returns when so many acquires of a client wait.
+pub(super) async fn until_waiting(client: &Client, waiters: usize) {
+    let waiting = async {
+        while client.stats().waiters != waiters {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    soon(waiting).await;
 }
 
 /// Waits for every task to succeed. Each may take its time, but not all of them together.

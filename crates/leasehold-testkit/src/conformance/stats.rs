@@ -3,9 +3,10 @@
 use std::future::IntoFuture;
 
 use leasehold::{AcquireError, Client, Loss, Stats};
+use tokio::time::sleep;
 
 use super::Outcome;
-use super::common::{LEASE, MOMENT, Waiter, soon};
+use super::common::{LEASE, MOMENT, Waiter, soon, until_waiting};
 use crate::bench::Bench;
 use crate::cut::{Cut, Ended, cut_off, everywhere};
 
@@ -28,6 +29,7 @@ pub async fn own_430_acquires_are_counted_by_their_outcome(bench: &Bench) -> Out
     assert!(lock.try_acquire().await?.is_none());
     assert!(matches!(lock.acquire().wait(MOMENT).await, Err(AcquireError::Timeout { .. })));
     let cancelled = Waiter::begin(lock.acquire()).await;
+    until_waiting(&client, 1).await;
     cancelled.cancel();
     drop(cancelled.gone().await);
     drop(lock.acquire().into_future());
@@ -35,11 +37,13 @@ pub async fn own_430_acquires_are_counted_by_their_outcome(bench: &Bench) -> Out
     assert_eq!((client.stats().granted_after_wait, client.stats().waited.as_nanos()), (0, 0));
 
     let waiter = Waiter::begin(lock.acquire()).await;
+    until_waiting(&client, 1).await;
+    sleep(MOMENT).await;
     guard.release().await?;
     waiter.outcome().await?.release().await?;
     let stats = client.stats();
     assert_eq!((outcomes(&client), stats.granted_after_wait), ([2, 1, 1, 0, 1], 1));
-    assert!(stats.waited >= MOMENT / 2, "{stats:?}");
+    assert!(stats.waited >= MOMENT, "{stats:?}");
     assert_eq!(stats.mean_wait(), stats.waited / 2);
     assert!((stats.timeout_share() - 1.0 / 3.0).abs() < 1e-9);
 
@@ -58,11 +62,10 @@ pub async fn own_431_waiters_and_guards_are_counted_while_they_are_there(bench: 
     let inner = outer.reenter().await?;
     let waiters = [Waiter::begin(lock.acquire()).await, Waiter::begin(lock.acquire()).await];
     let latch = client.latch(bench.name("latch"));
-    let (opened, is_refused) = match latch.try_set_count(1).await {
-        Ok(_) => (Some(tokio::spawn(latch.opened().into_future())), false),
-        Err(_) => (None, true),
-    };
-    tokio::time::sleep(MOMENT).await;
+    // Not every engine has latches.
+    let opened = latch.try_set_count(1).await.is_ok().then(|| tokio::spawn(latch.opened().into_future()));
+    until_waiting(&client, 2).await;
+    sleep(MOMENT).await;
     assert_eq!(now(), (2, 2), "a latch is not acquired");
     drop(inner);
     outer.release().await?;
@@ -74,7 +77,7 @@ pub async fn own_431_waiters_and_guards_are_counted_while_they_are_there(bench: 
         latch.count_down().await?;
         soon(opened).await??;
     }
-    assert_eq!((outcomes(&client), is_refused), ([4, 0, 0, 0, 0], is_refused));
+    assert_eq!(outcomes(&client), [4, 0, 0, 0, 0]);
     Ok(())
 }
 

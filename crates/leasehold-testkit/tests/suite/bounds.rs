@@ -6,14 +6,14 @@ use std::time::Duration;
 use leasehold::{
     Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, AnyAcquire, AnyGuard, AnyLock,
     AnyTryAcquire, BackOff, ChangeError, Client, ClientInfo, Config, ConfigError, ConnectError,
-    ConnectOptions, Credentials, Diagnosis, Error, ExtendError, Fact, FairLock, Fence, FencedGuard,
-    FencedLock, Finding, Guard, HeldLock, HoldView, Holder, Interrupt, InvalidRequestError, Latch,
-    LatchOpened, LeasedPermits, LeasedSemaphore, List, Listing, Lock, LockKind, Loss, LostError, MultiGuard,
-    MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId, PermitIdParseError, PingError,
-    QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock,
-    Semaphore, SemaphorePermits, ServerError, Severity, ShutdownReport, StaleTokenError, Status, Subject,
-    TimeParseError, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError, Waiter, Waiters,
-    WriteError, WriteGuard, WriteLock,
+    ConnectOptions, Credentials, Diagnosis, Error, Event, EventLock, Events, ExtendError, Fact, FairLock,
+    Fence, FencedGuard, FencedLock, Finding, Guard, HeldLock, HoldView, Holder, Interrupt,
+    InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, List, Listing, Lock, LockKind,
+    Loss, LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId,
+    PermitIdParseError, PingError, QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
+    ReleaseError, Released, RwLock, Semaphore, SemaphorePermits, ServerError, Severity, ShutdownReport,
+    StaleTokenError, Stats, Status, Subject, TimeParseError, TryAcquire, TryAcquirePermits, TrySetPermits,
+    UrlError, WaitError, Waiter, Waiters, WriteError, WriteGuard, WriteLock,
 };
 
 fn free<T: Send + Sync + Unpin + 'static>() {}
@@ -76,6 +76,9 @@ fn values_are_send_sync_and_static() {
     free::<BackOff>();
     free::<ClientInfo>();
     free::<Diagnosis>();
+    free::<Event>();
+    free::<EventLock>();
+    free::<Events>();
     free::<Fact>();
     free::<Fence>();
     free::<Finding>();
@@ -92,6 +95,7 @@ fn values_are_send_sync_and_static() {
     free::<Released>();
     free::<Severity>();
     free::<ShutdownReport>();
+    free::<Stats>();
     free::<Status>();
     free::<Subject>();
 }
