@@ -197,7 +197,7 @@ impl Client {
         List::new(Arc::clone(self.shared()), pattern.into())
     }
 
-    /// Finds out which lock is held under a name, and by whom, without knowing its kind; `None` if none is.
+    /// Finds out which lock is held under a name, and its holder, without knowing its kind; `None` if none is.
     ///
     /// A string whose value is no number is taken for a lock by `SET … NX` of some library, with a holder that is not known.
     /// Otherwise it finds what [`list`](Client::list) finds.

@@ -23,16 +23,16 @@ pub enum LookError {
     /// A query has failed.
     #[error("{0}")]
     Query(leasehold::Error),
-    /// Nobody can be asked.
+    /// There is no terminal to ask at.
     #[error("{held}. To free it, say --yes: there is no terminal to ask at")]
-    NobodyToAsk {
-        /// Which lock is held, and by whom.
+    NoTerminal {
+        /// Which lock is held, and its holder.
         held: String,
     },
     /// A lock that cannot be freed by force.
     #[error("{held}. {advice}")]
     NotFreed {
-        /// Which lock is held, and by whom.
+        /// Which lock is held, and its holder.
         held: String,
         /// What to do instead.
         advice: String,
@@ -40,7 +40,7 @@ pub enum LookError {
     /// It was not free for the whole wait.
     #[error("{held}, and was not free for {}: wait longer with --wait", human(*.waited))]
     TimedOut {
-        /// Which lock is held, and by whom.
+        /// Which lock is held, and its holder.
         held: String,
         /// The limit.
         waited: Duration,
@@ -58,7 +58,7 @@ impl LookError {
         match self {
             Self::Query(leasehold::Error::Query(QueryError::Invalid { .. }))
             | Self::Memory
-            | Self::NobodyToAsk { .. }
+            | Self::NoTerminal { .. }
             | Self::NotFreed { .. } => 2,
             Self::Query(_) => 69,
             Self::TimedOut { .. } => 75,

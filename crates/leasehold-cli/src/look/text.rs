@@ -88,7 +88,7 @@ fn left(holder: &Holder) -> String {
     }
 }
 
-/// Which lock is held, and by whom: the beginning of a sentence.
+/// Which lock is held, and its holder: the beginning of a sentence.
 pub(super) fn held(lock: &HeldLock) -> String {
     let lease = match lock.holder.remaining {
         Duration::ZERO => "until its process ends".into(),

@@ -33,7 +33,7 @@ pub async fn run(options: &UnlockOptions) -> Result<ExitCode, Error> {
     }
     if !options.yes {
         if !io::stdin().is_terminal() {
-            return Err(LookError::NobodyToAsk { held }.into());
+            return Err(LookError::NoTerminal { held }.into());
         }
         write(&format!(
             "{held}.\nFreeing it cuts that holder off. Its work may still be running, and another client can get the\n\

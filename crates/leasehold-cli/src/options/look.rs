@@ -85,7 +85,7 @@ pub(super) const UNLOCK_EXAMPLES: &str = "\
 Exit codes:
   0    it was held, and was freed
   1    it was free, or the answer was no
-  2    usage error, also without --yes where nobody can be asked
+  2    usage error, also without --yes and without a terminal
   69   the lock server is not reachable, or refuses the request, or the
        directory of the locks cannot be used
 

@@ -39,6 +39,9 @@ fn every_message_is_as_docs_messages_md_says() {
     page.section("The command: while the program runs");
     while_the_program_runs(&mut page);
 
+    page.section("The command: looking at locks");
+    looking_at_locks(&mut page);
+
     let text = page.finish();
     if std::env::var("LEASEHOLD_GOLDEN").is_ok_and(|golden| golden == "write") {
         std::fs::write(PAGE, &text).expect("the page can be written");
@@ -441,6 +444,38 @@ fn others(page: &mut Page) {
     page.error("a busy spin lock", spin.acquire().wait(wait).block());
     let memory = connect("memory:");
     page.error("an operation that the engine does not have", memory.fenced_write("key", 1, "v").block());
+}
+
+fn looking_at_locks(page: &mut Page) {
+    page.failed("an engine inside another process", &leasehold("ls --url memory:"));
+    page.failed("no server at that port", &leasehold("inspect job --url redis://me:secret@127.0.0.1:1"));
+    let usage = leasehold("watch --interval 1ms").stderr;
+    page.raw("an interval that is too short", usage.lines().next().unwrap_or_default());
+    let server = Server::start(Flavour::Redis);
+    let at = |arguments: &str| leasehold_at(&server.url(), arguments);
+    let holder = Runner::start(&mut run(&server.url(), "job", "echo ready; read end"));
+    holder.says("ready");
+    page.failed("`unlock` without a terminal and without `--yes`", &at("unlock job"));
+    page.failed("`wait job --wait 300ms`", &at("wait job --wait 300ms"));
+    drop(holder);
+    let client = Client::connect(server.url()).label("web-3").block().expect("the server is up");
+    let group = client.group_lock("group", ["1"]).acquire().block().expect("it is free");
+    page.failed("`unlock` of a group", &at("unlock group --yes"));
+    drop(group);
+    let words = "ACL SETUSER worker on >secret ~* &* +@all -scan";
+    assert_eq!(server.cli(&words.split(' ').collect::<Vec<_>>()), "OK");
+    let worker = server.url().replace("redis://", "redis://worker:secret@");
+    page.failed("a user that may not list keys", &leasehold_at(&worker, "ls"));
+    let directory = TestDirectory::new();
+    let holder = Runner::start(&mut run(&directory.url(), "job", "echo ready; read end"));
+    holder.says("ready");
+    let held = leasehold_at(&directory.url(), "unlock job --yes");
+    // In the advice, the number of the process ends a quotation.
+    let advice = held.stderr.find("`kill ").map_or(held.stderr.len(), |at| at + "`kill ".len());
+    let (before, after) = held.stderr.split_at(advice);
+    let after = after.trim_start_matches(|char: char| char.is_ascii_digit());
+    page.row("`unlock` on files", &format!("{before}PID{after}"));
+    drop(holder);
 }
 
 fn before_the_program(page: &mut Page) {

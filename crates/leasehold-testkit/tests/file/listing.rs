@@ -18,8 +18,8 @@ async fn own_461_files_are_listed_that_the_kernel_says_are_locked_and_no_others(
         assert!(listing.is_complete);
         listing.locks.into_iter().map(|lock| lock.name).collect::<Vec<_>>()
     };
-    let nobody: [&str; 0] = [];
-    assert_eq!(names().await, nobody);
+    let none: [&str; 0] = [];
+    assert_eq!(names().await, none);
 
     // A record that its process has left, a file of another program, and names that no lock has.
     let other = driver::start("other", &files);
@@ -36,7 +36,7 @@ async fn own_461_files_are_listed_that_the_kernel_says_are_locked_and_no_others(
     for file in ["notes.txt", "a:b.lock", "%zz.lock", "left.token"] {
         fs::write(files.path().join(file), "pid=1 start=1 owner=x\n").unwrap();
     }
-    assert_eq!(names().await, nobody);
+    assert_eq!(names().await, none);
 
     // Of flock(1) the kernel knows the process.
     let flock = Flock::hold(&[], &files.lock_file("coupon:42")).await;
@@ -53,7 +53,7 @@ async fn own_461_files_are_listed_that_the_kernel_says_are_locked_and_no_others(
     for flock in readers.into_iter().chain([flock]) {
         flock.release();
     }
-    assert_eq!(names().await, nobody);
+    assert_eq!(names().await, none);
 }
 
 #[tokio::test]
