@@ -1,5 +1,7 @@
 //! Counters of tokens that expire, and tokens that rise all the same.
 
+#![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
+
 use leasehold::{Client, Fence};
 use leasehold_testkit::server::{Flavour, Server};
 
