@@ -45,7 +45,7 @@ pub struct Stats {
     pub busy: u64,
     /// Acquires whose wait was over while the lock was still busy: the number of time-outs. A wait that ends in an outage has failed.
     pub timed_out: u64,
-    /// Acquires that ended with another error, such as a server that cannot be reached.
+    /// Acquires that ended with another error, such as a server that cannot be reached, or a client that is shut down.
     pub failed: u64,
     /// Acquires that were dropped or interrupted before they ended.
     pub cancelled: u64,

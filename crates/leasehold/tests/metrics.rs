@@ -173,7 +173,7 @@ async fn own_442_metrics_count_and_measure_what_a_client_does() {
 async fn own_443_metrics_of_a_server_count_requests_renewals_hand_overs_and_connections() {
     let simulation = Simulation::new();
     let options = |connect: ConnectOptions| connect.label("own-443").watchdog(SECOND * 9);
-    let client = connect(&simulation.url(), options).await;
+    let client = connect(simulation.url(), options).await;
     let mut events = client.events();
     let lock = client.lock("lock");
     let guard = lock.acquire().await.unwrap();
@@ -213,7 +213,7 @@ async fn own_443_metrics_of_a_server_count_requests_renewals_hand_overs_and_conn
         match event {
             Event::Disconnected { .. } => connections.push("down"),
             Event::Connected { after: Some(after), .. } if after >= SECOND * 2 => {
-                connections.push("up again")
+                connections.push("up again");
             }
             _ => {}
         }
@@ -274,9 +274,7 @@ async fn own_445_the_page_lists_the_metrics_that_there_are() {
         let labels: BTreeSet<_> =
             labels.split(',').filter_map(|label| Some(label.split_once('=')?.0)).collect();
         let (_, wanted) = &all[name];
-        assert!(
-            labels.into_iter().eq(BTreeSet::from_iter(wanted.iter().copied().chain(["client"]))),
-            "{key}"
-        );
+        let wanted: BTreeSet<_> = wanted.iter().copied().chain(["client"]).collect();
+        assert_eq!(labels, wanted, "{key}");
     }
 }
