@@ -10,8 +10,9 @@ const STANDARD: &str = "https://doc.rust-lang.org/";
 /// Our own traits in signatures that only the library can name. By name alone they cannot be told from others.
 const SEALED: &[&str] = &["Granted", "Guarded"];
 
-/// The trait of another crate that one of our types is meant to implement: the feature `serde` is about nothing else.
-const IMPLEMENTED: &[&str] = &["Deserialize"];
+/// The traits of other crates that one of our types is meant to implement: the features `serde` and `stream` are about nothing
+/// else.
+const IMPLEMENTED: &[&str] = &["Deserialize", "Stream"];
 
 /// The names in a signature that may be those of a dependency. `depth` is how many folders below the crate the page is.
 pub(super) fn in_signature(signature: &str, depth: usize) -> Vec<String> {
@@ -62,7 +63,7 @@ fn unlinked(signature: &str) -> Vec<(String, bool)> {
         rest = &word[end..];
         let word = &word[..end];
         if word.starts_with(char::is_uppercase) {
-            let is_known = word.len() == 1 || word == "Self" || SEALED.contains(&word);
+            let is_known = [SEALED, IMPLEMENTED].concat().contains(&word) || word.len() == 1 || word == "Self";
             if !is_known && !rest.trim_start().starts_with('=') {
                 names.push((word.to_owned(), is_first));
             }
