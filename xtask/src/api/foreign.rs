@@ -63,7 +63,8 @@ fn unlinked(signature: &str) -> Vec<(String, bool)> {
         rest = &word[end..];
         let word = &word[..end];
         if word.starts_with(char::is_uppercase) {
-            let is_known = [SEALED, IMPLEMENTED].concat().contains(&word) || word.len() == 1 || word == "Self";
+            let is_known =
+                [SEALED, IMPLEMENTED].concat().contains(&word) || word.len() == 1 || word == "Self";
             if !is_known && !rest.trim_start().starts_with('=') {
                 names.push((word.to_owned(), is_first));
             }
