@@ -301,16 +301,15 @@ async fn held_as(lock: &RunLock, text: &LockText, time: impl FnOnce(String) -> S
         return total
             .map_or_else(|_| String::new(), |total| format!(", all its permits are taken ({total})"));
     }
-    match lock.holder().await {
-        // A file has no lease: it is held until the last process has closed it.
-        Ok(Some(Holder { owner, .. })) if text.url.is_file() => {
-            let by = owner.map_or_else(|| "another program".into(), |owner| owner.to_string());
-            format!(", held by {by}")
-        }
-        Ok(Some(Holder { owner, remaining, .. })) => {
-            let by = owner.map_or_else(|| "another library".into(), |owner| owner.to_string());
-            format!(", held ({}) by {by}", time(human(remaining)))
-        }
-        _ => String::new(),
+    let Ok(Some(Holder { client, owner, remaining, .. })) = lock.holder().await else { return String::new() };
+    let other = if text.is_file() { "another program" } else { "another library" };
+    // The owner tells less than its client: no machine and no process.
+    let owner = owner.map(|owner| owner.to_string());
+    let by = client.map(|client| client.to_string()).or(owner).unwrap_or_else(|| other.into());
+    // A file has no lease: it is held until the last process has closed it.
+    if text.is_file() {
+        format!(", held by {by}")
+    } else {
+        format!(", held ({}) by {by}", time(human(remaining)))
     }
 }

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 
 use crate::command::{finish, program, start};
 use crate::patience::{ended, eventually};
-use crate::runner::{Runner, TestFile, is_locked, run};
+use crate::runner::{Runner, TestFile, holder_text, is_locked, run};
 
-/// A `run` that holds the lock until it is ended, and the owner's name.
+/// A `run` that holds the lock until it is ended, and how messages name it.
 fn holder(server: &Server) -> (Runner, String) {
-    let holder = Runner::start(&mut run(&server.url(), "x", r#"echo "$LEASEHOLD_OWNER"; read end; exit 5"#));
-    let owner = holder.line();
-    (holder, owner)
+    let holder = Runner::start(&mut run(&server.url(), "x", "echo $PPID; read end; exit 5"));
+    let name = holder_text(&holder.line());
+    (holder, name)
 }
 
 /// How messages name the lock "x".
@@ -27,12 +27,12 @@ fn lock(server: &Server) -> String {
 #[test]
 fn if_busy_fail_tries_once_and_exits_with_busy() {
     let server = Server::start(Flavour::Redis);
-    let (holder, owner) = holder(&server);
+    let (holder, name) = holder(&server);
     let busy = finish(&mut run(&server.url(), "x --if-busy fail", "echo ran"));
     assert_eq!((busy.code, busy.stdout.as_str()), (Some(75), ""));
     let busy_lock = format!("leasehold: {} is busy, held (its lease ends in 2", lock(&server));
     assert!(busy.stderr.starts_with(&busy_lock), "{busy:?}");
-    let advice = format!(" unless renewed) by {owner}: try again later, or wait with --if-busy wait\n");
+    let advice = format!(" unless renewed) by {name}: try again later, or wait with --if-busy wait\n");
     assert!(busy.stderr.ends_with(&advice), "{busy:?}");
     assert_eq!(holder.finish().code, Some(5));
     assert_eq!(finish(&mut run(&server.url(), "x --if-busy fail", "echo ran")).stdout, "ran\n");
@@ -41,35 +41,35 @@ fn if_busy_fail_tries_once_and_exits_with_busy() {
 #[test]
 fn if_busy_skip_skips_the_command_and_exits_with_success() {
     let server = Server::start(Flavour::Redis);
-    let (_holder, owner) = holder(&server);
+    let (_holder, name) = holder(&server);
     let busy = finish(&mut run(&server.url(), "x --if-busy skip", "echo ran"));
     assert_eq!((busy.code, busy.stdout.as_str()), (Some(0), ""));
-    assert!(busy.stderr.contains(&owner) && busy.stderr.ends_with(": the command is skipped\n"), "{busy:?}");
+    assert!(busy.stderr.contains(&name) && busy.stderr.ends_with(": the command is skipped\n"), "{busy:?}");
     assert_eq!(finish(&mut run(&server.url(), "y --if-busy skip", "echo ran; exit 4")).code, Some(4));
 }
 
 #[test]
 fn a_run_that_waits_ends_at_its_wait_limit() {
     let server = Server::start(Flavour::Redis);
-    let (_holder, owner) = holder(&server);
+    let (_holder, name) = holder(&server);
     for wait in ["300ms", "0"] {
         let busy = finish(&mut run(&server.url(), &format!("x --wait {wait}"), "echo ran"));
         assert_eq!((busy.code, busy.stdout.as_str()), (Some(75), ""), "{busy:?}");
         let last = busy.stderr.lines().last().unwrap();
         assert!(last.starts_with(&format!("leasehold: {} stayed busy for ", lock(&server))), "{busy:?}");
-        assert!(last.contains(&owner) && last.ends_with("or wait longer with --wait"), "{busy:?}");
+        assert!(last.contains(&name) && last.ends_with("or wait longer with --wait"), "{busy:?}");
     }
 }
 
 #[test]
 fn a_waiting_run_reports_the_holder_once_and_acquires_the_lock_after_the_release() {
     let server = Server::start(Flavour::Redis);
-    let (holder, owner) = holder(&server);
+    let (holder, name) = holder(&server);
     let waiter = Runner::start(&mut run(&server.url(), "x", "echo ran; exit 6"));
     let message = waiter.message();
     let waits = format!("leasehold: waiting for {}, held (its lease ends in 2", lock(&server));
     assert!(message.starts_with(&waits), "{message}");
-    assert!(message.ends_with(&format!(" unless renewed) by {owner}")), "{message}");
+    assert!(message.ends_with(&format!(" unless renewed) by {name}")), "{message}");
     assert_eq!(holder.finish().code, Some(5));
     let waiter = waiter.finish();
     assert_eq!((waiter.code, waiter.stdout.as_str(), waiter.stderr.as_str()), (Some(6), "ran\n", ""));
@@ -98,7 +98,7 @@ fn a_waiting_run_ended_by_a_signal_leaves_nothing_behind() {
 #[test]
 fn on_a_terminal_the_waiting_message_is_updated_and_cleared() {
     let server = Server::start(Flavour::Redis);
-    let (mut holder, owner) = holder(&server);
+    let (mut holder, name) = holder(&server);
     let shown = TestFile::new();
     let line = format!("'{}' run x -- echo ran", program().display());
     let mut waiter = start("script")
@@ -117,7 +117,7 @@ fn on_a_terminal_the_waiting_message_is_updated_and_cleared() {
     eventually("it shows 1 s", || shows(1));
     eventually("it shows 2 s", || shows(2));
     // The line is as wide as the terminal, and cut there.
-    assert!(shown.text().contains(&format!("s left) by {}", owner.split_at(8).0)));
+    assert!(shown.text().contains(&format!("s left) by {}", name.split_at(8).0)));
     holder.tell("end\n");
     assert!(ended("the waiter", &mut waiter).success());
     let text = shown.text();

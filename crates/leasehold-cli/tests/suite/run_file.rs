@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::command::{finish, leasehold_command, start};
 use crate::patience::{at_once, eventually};
-use crate::runner::{Runner, TestDirectory, TestFile, is_free, lives, living, run};
+use crate::runner::{Runner, TestDirectory, TestFile, holder_text, is_free, lives, living, run};
 
 /// Two shells that ignore requests to end: the command, and a process that it has started. They write their numbers.
 const STUBBORN: &str = r#"
@@ -51,11 +51,11 @@ fn without_a_url_the_lock_is_on_this_machine_and_one_line_says_so() {
 #[test]
 fn a_held_file_is_busy_for_other_runs_and_for_flock() {
     let directory = TestDirectory::new();
-    let holder =
-        Runner::start(&mut run(&directory.url(), "x", r#"echo "$LEASEHOLD_OWNER"; read end; exit 5"#));
-    let owner = holder.line();
-    owner.parse::<Owner>().unwrap();
-    let held = format!("the lock \"x\" on {} is busy, held by {owner}: ", directory.url());
+    let script = r#"echo "$LEASEHOLD_OWNER"; echo $PPID; read end; exit 5"#;
+    let holder = Runner::start(&mut run(&directory.url(), "x", script));
+    holder.line().parse::<Owner>().unwrap();
+    let name = holder_text(&holder.line());
+    let held = format!("the lock \"x\" on {} is busy, held by {name}: ", directory.url());
 
     let busy = finish(&mut run(&directory.url(), "x --if-busy fail", "echo ran"));
     assert_eq!((busy.code, busy.stdout.as_str()), (Some(75), ""));
@@ -67,7 +67,7 @@ fn a_held_file_is_busy_for_other_runs_and_for_flock() {
     assert_eq!(flock.code, Some(9), "{flock:?}");
 
     let waiter = Runner::start(&mut run(&directory.url(), "x", "echo ran; exit 6"));
-    let waits = format!("leasehold: waiting for the lock \"x\" on {}, held by {owner}", directory.url());
+    let waits = format!("leasehold: waiting for the lock \"x\" on {}, held by {name}", directory.url());
     assert_eq!(waiter.message(), waits);
     assert_eq!(holder.finish().code, Some(5));
     let waiter = waiter.finish();

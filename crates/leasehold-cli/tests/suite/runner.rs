@@ -24,6 +24,12 @@ pub(crate) fn pid(process: &Child) -> Pid {
     Pid::from_raw(process.id().try_into().expect("a process number"))
 }
 
+/// How messages name the holder of a lock that is the `run` of this process.
+pub(crate) fn holder_text(pid: &str) -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    format!("leasehold-run (host {}, pid {pid})", host.trim())
+}
+
 /// The signals in a line of `/proc/PID/status`, but for those above 31, which the C library reserves.
 pub(crate) fn signals(line: &str) -> u64 {
     let (_, bits) = line.split_once(":\t").expect("a line about signals");
