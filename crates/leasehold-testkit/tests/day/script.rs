@@ -82,7 +82,9 @@ fn supported<T>(result: Result<T, AcquireError>) -> Option<T> {
 
 pub(crate) async fn play(place: &Place<'_>) {
     let [url, direct] = place.urls();
-    let client = Client::connect(url).label("till").watchdog(WATCHDOG).warn_wait(SHORT);
+    // No hold is so long. With a limit, how long each lasts is known on every engine, with and without the feature `metrics`.
+    let long = Duration::from_secs(3600);
+    let client = Client::connect(url).label("till").watchdog(WATCHDOG).warn_wait(SHORT).warn_hold(long);
     let client = client.await.unwrap();
     let other = Client::connect(direct).label("office").await.unwrap();
     contention(&client).await;
