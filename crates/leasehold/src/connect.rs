@@ -163,8 +163,9 @@ impl ConnectOptions {
     ///
     /// It has to be longer than the [`watchdog`](Self::watchdog) time-out, and than the [`lease`](crate::Acquire::lease) and
     /// the [`max_hold`](crate::Acquire::max_hold) of each acquire with a token, which is refused otherwise. A hold that is
-    /// renewed for longer outlives its counter; until the next token `last_token` is zero. Clients that run without this option
-    /// beside others, and Redisson, remove the time to live again.
+    /// renewed for longer outlives its counter; until the next token `last_token` is zero. A client without this option removes
+    /// the time to live again. Redisson neither removes nor extends it, and begins an expired counter with one: do not set this for
+    /// names that Redisson locks with tokens.
     ///
     /// On `memory:` and `file:` it is checked, and has no effect: their counters stay.
     ///
