@@ -2,6 +2,9 @@
 
 mod adjust;
 mod aftermath;
+#[cfg(feature = "etcd")]
+#[expect(clippy::iter_over_hash_type, reason = "below the seam: the order of replies is that of the network")]
+pub(crate) mod etcd;
 #[cfg(feature = "file")]
 #[expect(
     clippy::disallowed_methods,
@@ -24,7 +27,10 @@ mod profile;
 )]
 pub(crate) mod redis;
 #[cfg(feature = "remote")]
-#[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation loses sessions"))]
+#[cfg_attr(
+    not(any(feature = "test-util", feature = "etcd")),
+    expect(dead_code, reason = "no other engine loses sessions")
+)]
 pub(crate) mod remote;
 mod resource;
 pub(crate) mod schemes;

@@ -644,7 +644,7 @@ impl<S: Store> Events for Inner<S> {
         self.lose(resource, loss);
     }
 
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "etcd", feature = "file"))]
     fn revoked_one(self: Arc<Self>, key: &HoldKey, loss: Loss) {
         self.lose_one(key, loss);
     }

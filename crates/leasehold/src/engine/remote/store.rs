@@ -364,7 +364,7 @@ pub(crate) trait Events: Send + Sync {
     fn revoked(self: Arc<Self>, resource: &Resource, loss: Loss);
 
     /// One hold was taken away, for this reason.
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "etcd", feature = "file"))]
     fn revoked_one(self: Arc<Self>, key: &HoldKey, loss: Loss);
 
     /// A session is lost, and all holds under it.
