@@ -28,8 +28,8 @@ mod profile;
 pub(crate) mod redis;
 #[cfg(feature = "remote")]
 #[cfg_attr(
-    not(any(feature = "test-util", feature = "etcd")),
-    expect(dead_code, reason = "no other engine loses sessions")
+    not(feature = "test-util"),
+    expect(dead_code, reason = "some events are only those of the simulation")
 )]
 pub(crate) mod remote;
 mod resource;

@@ -37,15 +37,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::client_id::ClientId;
     use crate::name::Name;
+    use crate::owner::OwnerId;
 
     fn resource(kind: Kind) -> Resource {
         Resource::new(kind, Name::new("", "n").unwrap())
     }
 
     fn key(kind: Kind, at: i64) -> KeyValue {
-        let number = at.try_into().unwrap();
-        let key = keys::numbered(&resource(kind), 1, number, 0);
+        let owner = OwnerId { client: ClientId::random(), number: at.try_into().unwrap() };
+        let key = keys::owned(&resource(kind), 1, owner, 0);
         KeyValue { key, create_revision: at, ..KeyValue::default() }
     }
 

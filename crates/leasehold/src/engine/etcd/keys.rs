@@ -3,13 +3,14 @@
 //! | what | key |
 //! |---|---|
 //! | a place in the queue of a lock, or the lock itself | `NAME/LEASE`, the lease in hexadecimal digits |
-//! | the same, where several owners of one client are in the queue, or for a fair lock | `NAME/LEASE/NUMBER` |
-//! | a reader, a writer | `NAME/read/LEASE-NUMBER`, `NAME/write/LEASE-NUMBER` |
+//! | the same, where several owners of one client are in the queue, or for a fair lock | `NAME/LEASE/OWNER` |
+//! | a reader, a writer | `NAME/read/OWNER`, `NAME/write/OWNER` |
 //! | a client | `_leasehold/clients/LEASE` |
 //!
 //! Each key is bound to the lease of its client, and has no value but for the last one.
 
 use crate::engine::{Kind, Resource};
+use crate::owner::{Owner, OwnerId};
 
 const CLIENTS: &str = "_leasehold/clients/";
 
@@ -55,13 +56,13 @@ pub(super) fn plain(resource: &Resource, lease: i64) -> Vec<u8> {
 }
 
 /// The key of one of several owners, or of a reader or a writer. A `repetition` distinguishes attempts of the same owner.
-pub(super) fn numbered(resource: &Resource, lease: i64, number: u64, repetition: u64) -> Vec<u8> {
+pub(super) fn owned(resource: &Resource, lease: i64, owner: OwnerId, repetition: u64) -> Vec<u8> {
     let name = &resource.name;
     let again = if repetition == 0 { String::new() } else { format!(".{repetition}") };
     match resource.kind {
-        Kind::Read => format!("{name}/read/{lease:x}-{number}{again}"),
-        Kind::Write => format!("{name}/write/{lease:x}-{number}{again}"),
-        _ => format!("{name}/{lease:x}/{number}{again}"),
+        Kind::Read => format!("{name}/read/{owner}{again}"),
+        Kind::Write => format!("{name}/write/{owner}{again}"),
+        _ => format!("{name}/{lease:x}/{owner}{again}"),
     }
     .into_bytes()
 }
@@ -75,10 +76,10 @@ pub(super) fn kind(resource: &Resource, key: &[u8]) -> Kind {
     }
 }
 
-/// The number of the owner in a key, if it has one.
-pub(super) fn number(resource: &Resource, key: &[u8]) -> Option<u64> {
-    let (_, number) = rest(resource, key)?.rsplit_once(['/', '-'])?;
-    number.split('.').next()?.parse().ok()
+/// The owner in a key, if it has one.
+pub(super) fn owner(resource: &Resource, key: &[u8]) -> Option<OwnerId> {
+    let (_, owner) = rest(resource, key)?.rsplit_once('/')?;
+    owner.split('.').next()?.parse::<Owner>().ok()?.full()
 }
 
 fn rest<'a>(resource: &Resource, key: &'a [u8]) -> Option<&'a str> {
@@ -94,6 +95,7 @@ pub(super) fn client(lease: i64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client_id::ClientId;
     use crate::name::Name;
 
     fn resource(kind: Kind) -> Resource {
@@ -104,9 +106,11 @@ mod tests {
     fn the_keys_of_locks_are_those_of_other_programs() {
         let text = |key: Vec<u8>| String::from_utf8(key).unwrap();
         assert_eq!(text(plain(&resource(Kind::Lock), 0x694d_8f6a_1f00)), "stock/694d8f6a1f00");
-        assert_eq!(text(numbered(&resource(Kind::Fair), 31, 7, 0)), "stock/1f/7");
-        assert_eq!(text(numbered(&resource(Kind::Lock), 31, 7, 2)), "stock/1f/7.2");
-        assert_eq!(text(numbered(&resource(Kind::Read), 31, 7, 0)), "stock/read/1f-7");
+        let id = "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:7";
+        let owner = id.parse::<Owner>().unwrap().full().unwrap();
+        assert_eq!(text(owned(&resource(Kind::Fair), 31, owner, 0)), format!("stock/1f/{id}"));
+        assert_eq!(text(owned(&resource(Kind::Lock), 31, owner, 2)), format!("stock/1f/{id}.2"));
+        assert_eq!(text(owned(&resource(Kind::Read), 31, owner, 0)), format!("stock/read/{id}"));
         assert_eq!(text(client(31)), "_leasehold/clients/1f");
     }
 
@@ -121,12 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_and_the_number_of_a_key_are_read_back() {
+    fn the_kind_and_the_owner_of_a_key_are_read_back() {
         let lock = resource(Kind::Lock);
         for (of, repetition) in [(Kind::Fair, 0), (Kind::Read, 0), (Kind::Write, 3)] {
-            let key = numbered(&resource(of), 31, 7, repetition);
-            assert_eq!((kind(&lock, &key), number(&lock, &key)), (of.of_hold(), Some(7)));
+            let me = OwnerId { client: ClientId::random(), number: 7 };
+            let key = owned(&resource(of), 31, me, repetition);
+            assert_eq!((kind(&lock, &key), owner(&lock, &key)), (of.of_hold(), Some(me)));
         }
-        assert_eq!(number(&lock, &plain(&lock, 31)), None);
+        assert_eq!(owner(&lock, &plain(&lock, 31)), None);
     }
 }

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::keys::Span;
 use super::link::Link;
-use super::messages::{Ranged, Transaction};
+use super::messages::{KeyValue, Ranged, Transaction};
 use super::places::State;
 use super::transaction::{created, delete, newest, oldest, put, read, transact};
 use super::watches::Watched;
-use super::{Cluster, YOUNG, calls, decide, keys};
+use super::{Cluster, TURN, YOUNG, calls, decide, keys};
 use crate::engine::remote::store::{Forced, Given, StoreError, Take, Taken};
 use crate::engine::{Busy, HoldKey, Kind, Queueing, Resource};
 use crate::env;
+use crate::owner::OwnerId;
 
 /// The parameters of [`Store::take`](crate::engine::remote::store::Store::take) that count here.
 pub(super) struct Entry {
@@ -34,10 +35,11 @@ impl Entry {
 enum Found {
     /// It holds the lock, by a key that was created at this revision; and the revision of the reply that says so.
     Held(i64, i64),
-    /// It has a key that was created at this revision, and others are before it.
-    Behind(i64, Option<HoldKey>),
+    /// It has a key that was created at this revision. Of the keys before it there are these, the newest first; none if they have
+    /// to be read.
+    Behind(i64, Option<Vec<KeyValue>>, Option<OwnerId>),
     /// It has no key.
-    Busy(Option<HoldKey>),
+    Busy(Option<OwnerId>),
 }
 
 impl Cluster {
@@ -59,9 +61,10 @@ impl Cluster {
                 if place.state == State::Held {
                     return Ok(Taken::CountDiffers);
                 }
+                place.turn = None;
                 (place.key.clone(), entry.stays || place.state != State::New)
             };
-            let found = match self.step(&link, hold_key, &key.0, key.1).await {
+            let found = match self.step(&link, entry, &key.0, key.1).await {
                 Ok(found) => found,
                 Err(error) => {
                     self.failed(hold_key, &error);
@@ -76,12 +79,11 @@ impl Cluster {
                 }
                 Found::Busy(holder) => {
                     self.places.lock().remove(hold_key);
-                    return Ok(Taken::Busy(Busy { holder: holder.map(|of| of.owner), ..Busy::default() }));
+                    return Ok(Taken::Busy(Busy { holder, ..Busy::default() }));
                 }
-                Found::Behind(created, holder) => {
-                    if let Some(position) = self.wait_behind(&link, entry, created).await? {
+                Found::Behind(created, before, holder) => {
+                    if let Some(position) = self.wait_behind(&link, entry, created, before).await? {
                         let position = entry.queue.is_some().then_some(position);
-                        let holder = holder.map(|of| of.owner);
                         return Ok(Taken::Busy(Busy { position, holder, ..Busy::default() }));
                     }
                     // They are gone by now.
@@ -91,45 +93,44 @@ impl Cluster {
     }
 
     /// Writes the key of an owner, if it is not there, or only if no other key is before it, and reads whose turn it is.
-    async fn step(
-        &self,
-        link: &Link,
-        hold_key: &HoldKey,
-        key: &[u8],
-        stays: bool,
-    ) -> Result<Found, StoreError> {
-        let span = keys::blockers(&hold_key.resource);
+    async fn step(&self, link: &Link, entry: &Entry, key: &[u8], stays: bool) -> Result<Found, StoreError> {
+        let resource = &entry.hold_key.resource;
+        let (span, own) = (keys::blockers(resource), Span::only(key.to_vec()));
         let mut then = vec![put(key, Vec::new(), link.client.lease)];
-        then.extend(self.record(link, hold_key.owner.client));
-        let first = || read(oldest(&span, 1));
-        let own = Span::only(key.to_vec());
+        then.extend(self.record(link, entry.hold_key.owner.client));
+        let most = if entry.queue.is_some() { 0 } else { 2 };
         let transaction = if stays {
-            then.push(first());
-            let otherwise = vec![read(oldest(&own, 1)), first()];
+            // The newest key is the one that was written just now. A waiter for a fair lock has to know how many are before it.
+            then.push(read(newest(&span, 0, most)));
+            let otherwise = vec![read(oldest(&own, 1)), read(oldest(&span, 1))];
             Transaction { compare: vec![created(&own, 0)], then, otherwise }
         } else {
-            Transaction { compare: vec![created(&span, 0)], then, otherwise: vec![first()] }
+            Transaction { compare: vec![created(&span, 0)], then, otherwise: vec![read(oldest(&span, 1))] }
         };
         let done = transact(link, transaction).await?;
+        let holder = |first: Option<&KeyValue>| first.and_then(|first| self.owner_of(resource, first));
         if done.held {
             self.recorded(link);
-        }
-        let first = done.last_found();
-        let holder = || first.and_then(|first| self.places.lock().owner(&first.key).cloned());
-        if !stays {
-            return Ok(if done.held {
-                Found::Held(done.revision, done.revision)
+            let found = done.found().last().unwrap_or_default();
+            let before: Vec<_> =
+                found.iter().filter(|one| one.create_revision < done.revision).cloned().collect();
+            let revision = done.revision;
+            // Of two keys the older one may be that of another waiter.
+            let oldest = holder(before.last().filter(|_| most == 0));
+            let is_held = decide::holds(before.last(), revision);
+            return Ok(if is_held {
+                Found::Held(revision, revision)
             } else {
-                Found::Busy(holder())
+                Found::Behind(revision, Some(before), oldest)
             });
         }
-        let existing = || done.found().next().and_then(<[_]>::first).map_or(0, |own| own.create_revision);
-        let own = if done.held { done.revision } else { existing() };
-        Ok(if decide::holds(first, own) {
-            Found::Held(own, done.revision)
-        } else {
-            Found::Behind(own, holder())
-        })
+        let first = done.found().last().and_then(<[_]>::first);
+        if !stays {
+            return Ok(Found::Busy(holder(first)));
+        }
+        let own = done.found().next().and_then(<[_]>::first).map_or(0, |own| own.create_revision);
+        let is_held = decide::holds(first, own);
+        Ok(if is_held { Found::Held(own, done.revision) } else { Found::Behind(own, None, holder(first)) })
     }
 
     /// Mints a token for an owner that holds the lock: its key is written again, and keeps its place.
@@ -186,14 +187,26 @@ impl Cluster {
     /// Watches what an owner waits for, and returns how many keys are before its own; `None` if there are none any more.
     ///
     /// A waiter for a plain lock needs the last of them only.
-    async fn wait_behind(&self, link: &Link, entry: &Entry, own: i64) -> Result<Option<usize>, StoreError> {
+    async fn wait_behind(
+        &self,
+        link: &Link,
+        entry: &Entry,
+        own: i64,
+        before: Option<Vec<KeyValue>>,
+    ) -> Result<Option<usize>, StoreError> {
         let span = keys::blockers(&entry.hold_key.resource);
-        let limit = i64::from(entry.queue.is_none());
-        let found: Result<Ranged, _> = link.call(calls::RANGE, newest(&span, own - 1, limit)).await;
+        let before = match before {
+            Some(before) => Ok(before),
+            None => {
+                let limit = i64::from(entry.queue.is_none());
+                let found: Result<Ranged, _> = link.call(calls::RANGE, newest(&span, own - 1, limit)).await;
+                found.map(|found| found.found)
+            }
+        };
         let mut places = self.places.lock();
         let place = places.enter(&entry.hold_key, link.client.lease);
         (place.state, place.created) = (State::Waiting, own);
-        let before = found?.found;
+        let before = before?;
         let Some(last) = before.first() else { return Ok(None) };
         let hold_key = entry.hold_key.clone();
         let watched = if entry.queue.is_some_and(|queue| queue.watched) {
@@ -214,6 +227,28 @@ impl Cluster {
             place.watch = Some(self.watches.begin(&link.watches, watched));
         }
         Ok(Some(before.len()))
+    }
+
+    /// A waiter whose turn may have come loses its place if it does not retry: nobody polls it, and the server would keep the lock
+    /// for it. If it retries later, it gets another key.
+    pub(super) fn expect_retry(self: &Arc<Self>, link: &Arc<Link>, hold_key: &HoldKey, turn: i64) {
+        let (cluster, link, hold_key) = (Arc::downgrade(self), Arc::downgrade(link), hold_key.clone());
+        self.spawn(async move {
+            env::sleep_for(TURN).await;
+            let (Some(cluster), Some(link)) = (cluster.upgrade(), link.upgrade()) else { return };
+            let place = {
+                let mut places = cluster.places.lock();
+                let is_late = |place: &&mut super::places::Place| place.turn == Some(turn);
+                if places.get(&hold_key).filter(is_late).is_none() {
+                    return;
+                }
+                places.doubt(&hold_key);
+                places.remove(&hold_key)
+            };
+            let then = place.iter().map(|place| delete(&place.key)).collect();
+            // If that fails, the connection does, and the waiter is woken.
+            let _ = transact(&link, Transaction { then, ..Transaction::default() }).await;
+        });
     }
 
     /// An attempt has failed.

@@ -11,6 +11,7 @@ mod keys;
 mod link;
 mod locks;
 mod messages;
+mod order;
 mod places;
 mod transaction;
 mod view;
@@ -27,6 +28,7 @@ use self::address::Address;
 use self::link::{ClientSession, Fall, Limits, Link, Streams};
 use self::locks::Entry;
 use self::messages::{Range, Ranged, WatchReply};
+use self::order::Order;
 use self::places::{Places, State};
 use self::watches::{Watched, Watches};
 use super::remote::Remote;
@@ -76,6 +78,7 @@ static PROFILE: Profile = Profile {
         Feature::Steal,
         Feature::Upgrade,
         Feature::FencedWrite,
+        Feature::LastToken,
     ],
 };
 
@@ -90,6 +93,8 @@ static TRAITS: Traits = Traits {
 
 /// A hold that is released sooner than this is never watched.
 const YOUNG: Duration = Duration::from_millis(20);
+/// How long the server keeps a lock for a waiter whose turn it is. A waiter that is not polled loses its place then.
+const TURN: Duration = Duration::from_secs(2);
 /// The pauses between attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -109,6 +114,7 @@ struct Cluster {
     link: Mutex<Option<Arc<Link>>>,
     places: Mutex<Places>,
     watches: Watches,
+    order: Order,
     /// Whether the client is closed.
     closed: Sender<bool>,
 }
@@ -127,6 +133,7 @@ impl Cluster {
             link: Mutex::default(),
             places: Mutex::default(),
             watches: Watches::default(),
+            order: Order::default(),
             closed: Sender::new(false),
         }
     }
@@ -274,7 +281,9 @@ impl Cluster {
         let Some(place) = places.get(&hold_key).filter(|place| place.watch == Some(id)) else { return };
         place.watch = None;
         if place.state != State::Held {
+            place.turn = Some(id);
             drop(places);
+            self.expect_retry(link, &hold_key, id);
             let resource = hold_key.resource;
             let owner = (resource.kind == Kind::Fair).then_some(hold_key.owner);
             return report(&self.events, |events| events.freed(&(resource, owner)));
@@ -318,17 +327,31 @@ impl Store for EtcdStore {
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
         let (cluster, entry) = (Arc::clone(&self.0), Entry::new(take));
-        self.request(done, async move { cluster.take(&entry).await });
+        let before = cluster.order.before(&take.hold_key.resource.name);
+        self.request(done, async move {
+            before.over().await;
+            cluster.take(&entry).await
+        });
     }
 
     fn give(&self, key: &HoldKey, _from: u32, _length: Duration, done: impl Done<Given>) {
         let (cluster, key) = (Arc::clone(&self.0), key.clone());
-        self.request(done, async move { cluster.give(&key).await });
+        let deletion = cluster.order.delete(&key.resource.name);
+        self.request(done, async move {
+            let given = cluster.give(&key).await;
+            drop(deletion);
+            given
+        });
     }
 
     fn lower(&self, key: &HoldKey, to: u32, done: impl Done<Given>) {
         let (cluster, key) = (Arc::clone(&self.0), key.clone());
-        self.request(done, async move { cluster.lower(&key, to).await });
+        let deletion = cluster.order.delete(&key.resource.name);
+        self.request(done, async move {
+            let given = cluster.lower(&key, to).await;
+            drop(deletion);
+            given
+        });
     }
 
     fn is_there(&self, key: &HoldKey) -> bool {
@@ -358,11 +381,7 @@ impl Store for EtcdStore {
                 let resource = resource.clone();
                 self.request(done, async move { cluster.client(&resource, client).await });
             }
-            Query::Token(_) => {
-                let text = "etcd keeps no last token: a token is the revision at which the lock was acquired";
-                self.request(done, async { Err(StoreError::Refused(ServerError::Denied(text.into()))) });
-            }
-            Query::Uptime => self.request(done, async { Ok(QueryResult::default()) }),
+            Query::Token(_) | Query::Uptime => self.request(done, async { Ok(QueryResult::default()) }),
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Place {
     pub(super) state: State,
     /// The watch on what it waits for, or on its own key if it holds the lock.
     pub(super) watch: Option<i64>,
+    /// Its turn may have come by what this watch reported, and its owner has not retried since.
+    pub(super) turn: Option<i64>,
     /// This client is about to free it in place of its holder.
     pub(super) is_forced: bool,
 }
@@ -52,14 +54,15 @@ impl Places {
         if !self.places.contains_key(&of) {
             let key = self.new_key(hold_key, lease);
             self.owners.insert(key.clone(), of.clone());
-            let place = Place { key, created: 0, state: State::New, watch: None, is_forced: false };
+            let place =
+                Place { key, created: 0, state: State::New, watch: None, turn: None, is_forced: false };
             self.places.insert(of.clone(), place);
         }
         self.places.get_mut(&of).expect("it was entered just now")
     }
 
     fn new_key(&mut self, hold_key: &HoldKey, lease: i64) -> Vec<u8> {
-        let (resource, number) = (&hold_key.resource, hold_key.owner.number);
+        let resource = &hold_key.resource;
         if matches!(resource.kind, Kind::Lock | Kind::Spin) {
             let plain = keys::plain(resource, lease);
             if !self.owners.contains_key(&plain) && !self.spent.contains(&plain) {
@@ -71,7 +74,7 @@ impl Places {
             self.repetitions += 1;
             repetition = self.repetitions;
         }
-        keys::numbered(resource, lease, number, repetition)
+        keys::owned(resource, lease, hold_key.owner, repetition)
     }
 
     pub(super) fn get(&mut self, hold_key: &HoldKey) -> Option<&mut Place> {
@@ -143,7 +146,8 @@ mod tests {
         let mut places = Places::default();
         let [one, two, fair] =
             [(Kind::Lock, 1), (Kind::Spin, 2), (Kind::Fair, 3)].map(|(kind, n)| hold_key(kind, n));
-        assert_eq!([&one, &two, &fair].map(|of| key(&mut places, of)), ["n/1f", "n/1f/2", "n/1f/3"]);
+        let expected = ["n/1f".into(), format!("n/1f/{}", two.owner), format!("n/1f/{}", fair.owner)];
+        assert_eq!([&one, &two, &fair].map(|of| key(&mut places, of)), expected);
         assert_eq!(key(&mut places, &one), "n/1f", "it stays");
         assert_eq!(places.owner(b"n/1f"), Some(&one));
         places.remove(&one);
@@ -157,8 +161,9 @@ mod tests {
         assert_eq!(key(&mut places, &one), "n/1f");
         places.doubt(&one);
         places.remove(&one);
-        assert_eq!(key(&mut places, &hold_key(Kind::Lock, 2)), "n/1f/2");
-        assert_eq!(key(&mut places, &one), "n/1f/1.1", "nor does the same owner");
+        let two = hold_key(Kind::Lock, 2);
+        assert_eq!(key(&mut places, &two), format!("n/1f/{}", two.owner));
+        assert_eq!(key(&mut places, &one), format!("n/1f/{}.1", one.owner), "nor does the same owner");
         assert_eq!(places.late(&one), [b"n/1f".to_vec()]);
     }
 }

@@ -28,11 +28,6 @@ impl Done {
         })
     }
 
-    /// The first key that its last read has found.
-    pub(super) fn last_found(&self) -> Option<&KeyValue> {
-        self.found().last().and_then(<[KeyValue]>::first)
-    }
-
     /// How many keys it has deleted.
     pub(super) fn deleted(&self) -> usize {
         let deleted = |outcome: &Outcome| match &outcome.response {

@@ -56,13 +56,11 @@ impl Cluster {
         let link = self.link()?;
         let queue = queue(&link, resource).await?;
         let holders = decide::holders(resource, &queue);
-        let own = |holder: &KeyValue| self.places.lock().owner(&holder.key).map(|of| of.owner);
-        let is_wanted =
-            |holder: &&KeyValue| wanted.is_some_and(|wanted| self.owner_of(holder) == Some(wanted));
+        let is_wanted = |holder: &&KeyValue| wanted.is_some() && self.owner_of(resource, holder) == wanted;
         let Some(holder) = holders.iter().find(is_wanted).or_else(|| holders.first()) else {
             return Ok(None);
         };
-        let owner = match own(holder) {
+        let owner = match self.owner_of(resource, holder) {
             Some(owner) => Some(owner),
             None => self.owners(&link, resource, std::slice::from_ref(holder)).await?.pop().flatten(),
         };
@@ -71,8 +69,10 @@ impl Cluster {
         Ok(Some(Holding { owner, count: 1, remaining }))
     }
 
-    fn owner_of(&self, place: &KeyValue) -> Option<OwnerId> {
-        self.places.lock().owner(&place.key).map(|of| of.owner)
+    /// The owner of a key, as far as that is known without its client's record.
+    pub(super) fn owner_of(&self, resource: &Resource, place: &KeyValue) -> Option<OwnerId> {
+        let own = self.places.lock().owner(&place.key).map(|of| of.owner);
+        own.or_else(|| keys::owner(resource, &place.key))
     }
 
     /// The owners that wait, the next one first.
@@ -112,10 +112,8 @@ impl Cluster {
     ) -> Result<Vec<Option<OwnerId>>, StoreError> {
         let records = records(link, places).await?;
         let owner = |(place, record): (&KeyValue, Option<Record>)| {
-            self.owner_of(place).or_else(|| {
-                let number = keys::number(resource, &place.key).unwrap_or_default();
-                record.map(|record| OwnerId { client: record.id, number })
-            })
+            let of_client = |record: Record| OwnerId { client: record.id, number: 0 };
+            self.owner_of(resource, place).or_else(|| record.map(of_client))
         };
         Ok(places.iter().zip(records).map(owner).collect())
     }
