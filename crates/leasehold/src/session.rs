@@ -39,6 +39,7 @@ impl Session {
     }
 
     /// A session that lasts as long as the process.
+    #[cfg(any(feature = "file", feature = "test-util"))]
     pub(crate) fn endless() -> Arc<Self> {
         Self::until(None)
     }

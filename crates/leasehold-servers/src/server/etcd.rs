@@ -5,7 +5,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -192,7 +192,7 @@ impl Etcd {
         let mut first = [0];
         let mut output = child.stdout.take().expect("its output is a pipe");
         output.read_exact(&mut first).expect("it prints the key when it has the lock");
-        EtcdctlLock { child }
+        EtcdctlLock { child, _output: output }
     }
 }
 
@@ -200,6 +200,8 @@ impl Etcd {
 #[derive(Debug)]
 pub struct EtcdctlLock {
     child: Child,
+    /// It ends by a signal if it cannot write any more.
+    _output: ChildStdout,
 }
 
 impl EtcdctlLock {

@@ -1,6 +1,6 @@
 //! The keys, as other programs write and read them.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use leasehold_testkit::server::Etcd;
@@ -19,10 +19,10 @@ fn fields(server: &Etcd, key: &str) -> Vec<String> {
 async fn own_500_a_lock_is_the_key_that_etcdctl_lock_writes() {
     let server = Etcd::start();
     let mut theirs = server.etcdctl(&["lock", "theirs"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut key = [0; "theirs/".len() + 15];
-    theirs.stdout.take().unwrap().read_exact(&mut key).unwrap();
+    let mut printed = String::new();
+    BufReader::new(theirs.stdout.take().unwrap()).read_line(&mut printed).unwrap();
     let [theirs_key] = server.keys("theirs/").try_into().unwrap();
-    assert_eq!(theirs_key.as_bytes(), &key[..theirs_key.len()]);
+    assert_eq!(theirs_key, printed.trim());
 
     let client = client(&server).await;
     let guard = client.lock("ours").acquire().await.unwrap();

@@ -3,7 +3,6 @@
 mod adjust;
 mod aftermath;
 #[cfg(feature = "etcd")]
-#[expect(clippy::iter_over_hash_type, reason = "below the seam: the order of replies is that of the network")]
 pub(crate) mod etcd;
 #[cfg(feature = "file")]
 #[expect(

@@ -87,14 +87,13 @@ impl Link {
     ) -> Result<(Self, Streams), ServerError> {
         let limit = limits.reply;
         let channel = connect(member, limits.connect).await?;
-        let client = match before.filter(|before| before.session.loss().is_none()) {
-            Some(before) => before.clone(),
-            None => {
-                if let Some(before) = before {
-                    revoke(&channel, before.lease, limit).await;
-                }
-                grant(&channel, limits).await?
+        let client = if let Some(before) = before.filter(|before| before.session.loss().is_none()) {
+            before.clone()
+        } else {
+            if let Some(before) = before {
+                revoke(&channel, before.lease, limit).await;
             }
+            grant(&channel, limits).await?
         };
         let begun = env::now();
         let (beats, outgoing) = unbounded_channel();

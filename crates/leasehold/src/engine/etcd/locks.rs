@@ -1,6 +1,7 @@
 //! Locks, and both halves of a read-write lock: a key in the queue of a name.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::keys::Span;
 use super::link::Link;
@@ -84,7 +85,7 @@ impl Cluster {
                 Found::Behind(created, before, holder) => {
                     if let Some(position) = self.wait_behind(&link, entry, created, before).await? {
                         let position = entry.queue.is_some().then_some(position);
-                        return Ok(Taken::Busy(Busy { position, holder, ..Busy::default() }));
+                        return Ok(Taken::Busy(Busy { holder, position, ..Busy::default() }));
                     }
                     // They are gone by now.
                 }
@@ -110,7 +111,7 @@ impl Cluster {
         let done = transact(link, transaction).await?;
         let holder = |first: Option<&KeyValue>| first.and_then(|first| self.owner_of(resource, first));
         if done.held {
-            self.recorded(link);
+            link.client.is_recorded.store(true, Ordering::Relaxed);
             let found = done.found().last().unwrap_or_default();
             let before: Vec<_> =
                 found.iter().filter(|one| one.create_revision < done.revision).cloned().collect();
@@ -143,6 +144,19 @@ impl Cluster {
             return Ok(Taken::CountDiffers);
         }
         Ok(Taken::Bound(Some(done.revision.unsigned_abs()), Arc::clone(&link.client.session)))
+    }
+
+    /// Whether an owner holds its lock. If its key is gone, it does not hold the lock any more.
+    pub(super) async fn is_there(&self, hold_key: &HoldKey) -> Result<bool, StoreError> {
+        let link = self.link()?;
+        let Some((key, created)) = self.holding(&link, hold_key) else { return Ok(false) };
+        let found: Ranged = link.call(calls::RANGE, newest(&Span::only(key), created, 1)).await?;
+        let is_there = !found.found.is_empty();
+        if !is_there && self.holding(&link, hold_key).is_some_and(|(_, revision)| revision == created) {
+            self.leave(&link, hold_key);
+            self.places.lock().remove(hold_key);
+        }
+        Ok(is_there)
     }
 
     /// The key of an owner that holds a lock, and the revision at which that was created.
@@ -195,13 +209,12 @@ impl Cluster {
         before: Option<Vec<KeyValue>>,
     ) -> Result<Option<usize>, StoreError> {
         let span = keys::blockers(&entry.hold_key.resource);
-        let before = match before {
-            Some(before) => Ok(before),
-            None => {
-                let limit = i64::from(entry.queue.is_none());
-                let found: Result<Ranged, _> = link.call(calls::RANGE, newest(&span, own - 1, limit)).await;
-                found.map(|found| found.found)
-            }
+        let before = if let Some(before) = before {
+            Ok(before)
+        } else {
+            let limit = i64::from(entry.queue.is_none());
+            let found: Result<Ranged, _> = link.call(calls::RANGE, newest(&span, own - 1, limit)).await;
+            found.map(|found| found.found)
         };
         let mut places = self.places.lock();
         let place = places.enter(&entry.hold_key, link.client.lease);
@@ -238,8 +251,7 @@ impl Cluster {
             let (Some(cluster), Some(link)) = (cluster.upgrade(), link.upgrade()) else { return };
             let place = {
                 let mut places = cluster.places.lock();
-                let is_late = |place: &&mut super::places::Place| place.turn == Some(turn);
-                if places.get(&hold_key).filter(is_late).is_none() {
+                if places.get(&hold_key).is_none_or(|place| place.turn != Some(turn)) {
                     return;
                 }
                 places.doubt(&hold_key);

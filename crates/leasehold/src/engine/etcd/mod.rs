@@ -21,7 +21,6 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::watch::Sender;
 
 use self::address::Address;
@@ -38,7 +37,7 @@ use super::remote::store::{
 };
 use super::schemes::{Options, Scheme};
 use super::{Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
-use crate::env::{self, jittered};
+use crate::env::{self, Tasks, jittered};
 use crate::error::ServerError;
 use crate::identity::Identity;
 use crate::loss::Loss;
@@ -110,7 +109,7 @@ struct Cluster {
     /// None if the client is anonymous.
     identity: Option<Arc<Identity>>,
     /// The I/O thread.
-    io: OnceLock<Handle>,
+    io: OnceLock<Tasks>,
     link: Mutex<Option<Arc<Link>>>,
     places: Mutex<Places>,
     watches: Watches,
@@ -154,18 +153,15 @@ impl Cluster {
     /// Serves until this is dropped.
     async fn serve(self: &Arc<Self>, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
         let (mut member, mut client) = (0, None);
-        let mut streams = match opened {
-            Some(opened) => {
-                let first = self.connect_once(&mut member, &mut client).await;
-                opened(first.as_ref().map(|_| ()).map_err(Clone::clone));
-                let Ok(streams) = first else { return };
-                streams
-            }
-            None => {
-                let streams = self.connect(&mut member, &mut client, None).await;
-                report(&self.events, |events| events.up(Shard::ONLY, false));
-                streams
-            }
+        let mut streams = if let Some(opened) = opened {
+            let first = self.connect_once(&mut member, &mut client).await;
+            opened(first.as_ref().map(|_| ()).map_err(Clone::clone));
+            let Ok(streams) = first else { return };
+            streams
+        } else {
+            let streams = self.connect(&mut member, &mut client, None).await;
+            report(&self.events, |events| events.up(Shard::ONLY, false));
+            streams
         };
         loop {
             let Some(link) = self.link.lock().clone() else { return };
@@ -186,7 +182,9 @@ impl Cluster {
             }
             if let Ok(link) = self.link() {
                 let held = self.places.lock().unwatched();
-                held.iter().for_each(|(hold_key, created)| self.watch_hold(&link, hold_key, *created));
+                for (hold_key, created) in &held {
+                    self.watch_hold(&link, hold_key, *created);
+                }
             }
         }
     }
@@ -354,8 +352,9 @@ impl Store for EtcdStore {
         });
     }
 
-    fn is_there(&self, key: &HoldKey) -> bool {
-        self.0.is_held(key)
+    fn is_there(&self, key: &HoldKey, done: impl Done<bool>) {
+        let (cluster, key) = (Arc::clone(&self.0), key.clone());
+        self.request(done, async move { cluster.is_there(&key).await });
     }
 
     fn force(&self, resource: &Resource, done: impl Done<Forced>) {
@@ -412,7 +411,7 @@ impl Store for EtcdStore {
 
     async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
         let cluster = &self.0;
-        cluster.io.get_or_init(Handle::current);
+        cluster.io.get_or_init(Tasks::here);
         let mut closed = cluster.closed.subscribe();
         tokio::select! {
             biased;

@@ -1,6 +1,6 @@
 //! The places of this client in the queues of the server: one key for each owner that holds a lock or waits for it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use super::keys;
@@ -13,7 +13,7 @@ const LATEST: Duration = Duration::from_secs(90);
 /// All places of one session.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    places: HashMap<HoldKey, Place>,
+    all: BTreeMap<HoldKey, Place>,
     owners: HashMap<Vec<u8>, HoldKey>,
     /// Keys without the number of an owner that a request without a reply may still write or delete: no owner gets one again.
     spent: HashSet<Vec<u8>>,
@@ -51,14 +51,14 @@ impl Places {
     /// The place of an owner, which may be a new one.
     pub(super) fn enter(&mut self, hold_key: &HoldKey, lease: i64) -> &mut Place {
         let of = hold_key.of_hold();
-        if !self.places.contains_key(&of) {
+        if !self.all.contains_key(&of) {
             let key = self.new_key(hold_key, lease);
             self.owners.insert(key.clone(), of.clone());
             let place =
                 Place { key, created: 0, state: State::New, watch: None, turn: None, is_forced: false };
-            self.places.insert(of.clone(), place);
+            self.all.insert(of.clone(), place);
         }
-        self.places.get_mut(&of).expect("it was entered just now")
+        self.all.get_mut(&of).expect("it was entered just now")
     }
 
     fn new_key(&mut self, hold_key: &HoldKey, lease: i64) -> Vec<u8> {
@@ -78,11 +78,11 @@ impl Places {
     }
 
     pub(super) fn get(&mut self, hold_key: &HoldKey) -> Option<&mut Place> {
-        self.places.get_mut(&hold_key.of_hold())
+        self.all.get_mut(&hold_key.of_hold())
     }
 
     pub(super) fn remove(&mut self, hold_key: &HoldKey) -> Option<Place> {
-        let place = self.places.remove(&hold_key.of_hold())?;
+        let place = self.all.remove(&hold_key.of_hold())?;
         self.owners.remove(&place.key);
         Some(place)
     }
@@ -95,7 +95,7 @@ impl Places {
     /// A request that writes or deletes the key of a place has no reply: it may still be carried out.
     pub(super) fn doubt(&mut self, hold_key: &HoldKey) {
         let of = hold_key.of_hold();
-        let Some(place) = self.places.get(&of) else { return };
+        let Some(place) = self.all.get(&of) else { return };
         self.spent.insert(place.key.clone());
         let now = env::now();
         self.late.retain(|_, keys| {
@@ -114,7 +114,7 @@ impl Places {
     /// The owners that hold a lock, with the revision of each, whose watches have ended.
     pub(super) fn unwatched(&mut self) -> Vec<(HoldKey, i64)> {
         let mut held = Vec::new();
-        for (hold_key, place) in &mut self.places {
+        for (hold_key, place) in &mut self.all {
             place.watch = None;
             if place.state == State::Held {
                 held.push((hold_key.clone(), place.created));

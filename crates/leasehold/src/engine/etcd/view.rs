@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::link::Link;
 use super::messages::{KeyValue, LeaseId, Lives, Operation, Ranged, Transaction};
-use super::places::State;
 use super::transaction::{oldest, put, read, transact};
 use super::{Cluster, calls, decide, keys};
 use crate::client_id::ClientId;
@@ -41,10 +40,6 @@ impl Cluster {
         let info = self.identity.as_ref().map(|identity| format!("\n{}", to_json(&identity.info)));
         let value = format!("{id}{}", info.unwrap_or_default()).into_bytes();
         Some(put(&keys::client(client.lease), value, client.lease))
-    }
-
-    pub(super) fn recorded(&self, link: &Link) {
-        link.client.is_recorded.store(true, Ordering::Relaxed);
     }
 
     /// The holder of a resource: this owner, if it is one of several.
@@ -116,11 +111,6 @@ impl Cluster {
             self.owner_of(resource, place).or_else(|| record.map(of_client))
         };
         Ok(places.iter().zip(records).map(owner).collect())
-    }
-
-    /// Whether an owner holds a resource, as far as this client knows.
-    pub(super) fn is_held(&self, hold_key: &crate::engine::HoldKey) -> bool {
-        self.places.lock().get(hold_key).is_some_and(|place| place.state == State::Held)
     }
 }
 
