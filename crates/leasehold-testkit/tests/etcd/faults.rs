@@ -63,7 +63,7 @@ async fn own_511_waiters_run_within_a_second_after_a_stopped_server_is_back() {
     let begun = Instant::now();
     server.resume();
     timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
-    assert!(begun.elapsed() < BACK * 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
     let third = client(&server).await;
     timeout(PATIENCE, third.lock("n").acquire()).await.unwrap().unwrap().release().await.unwrap();
 }
@@ -80,8 +80,9 @@ async fn own_512_a_hold_outlasts_a_restart_of_the_server_and_its_waiters_go_on()
     assert_eq!(keys.len(), 2);
     server.restart();
     assert!(guard.is_held());
-    guard.release().await.unwrap_or_else(|error| panic!("{error}"));
+    // It is carried out as soon as there is a connection.
+    drop(guard);
     let begun = Instant::now();
     timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
-    assert!(begun.elapsed() < BACK * 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
 }

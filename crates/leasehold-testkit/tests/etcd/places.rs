@@ -60,3 +60,15 @@ async fn own_507_a_waiter_that_is_not_polled_loses_its_place_when_its_turn_comes
     late.release().await.unwrap();
     assert_eq!(server.keys("n/"), [""; 0]);
 }
+
+#[tokio::test]
+async fn own_513_a_lock_waits_for_the_locks_below_its_name() {
+    let server = Etcd::start();
+    let client = client(&server).await;
+    let below = client.lock("a/b").acquire().await.unwrap();
+    assert!(client.lock("a").try_acquire().await.unwrap().is_none());
+    below.release().await.unwrap();
+    let above = client.lock("a").acquire().await.unwrap();
+    client.lock("a/b").acquire().await.unwrap().release().await.unwrap();
+    above.release().await.unwrap();
+}
