@@ -96,7 +96,7 @@ const YOUNG: Duration = Duration::from_millis(20);
 const TURN: Duration = Duration::from_secs(2);
 /// The pauses between attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The locks of one client.
 struct EtcdStore(Arc<Cluster>);
