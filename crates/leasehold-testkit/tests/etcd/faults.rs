@@ -17,7 +17,7 @@ async fn with_watchdog(server: &Etcd, seconds: u64) -> Client {
         .response_timeout(Duration::from_millis(500))
         .outage_limit(Duration::from_secs(60))
         .await
-        .unwrap()
+        .expect("the server takes clients")
 }
 
 #[tokio::test]
