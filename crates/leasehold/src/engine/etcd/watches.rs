@@ -12,7 +12,7 @@ use super::messages::{BeginWatch, EndWatch, Filter, WatchRequest, WatchStep};
 use crate::engine::HoldKey;
 use crate::mutex::Mutex;
 
-/// What is watched, and for whom.
+/// What is watched, and for which owner.
 #[derive(Debug, Clone)]
 pub(super) struct Watched {
     /// A waiter, or a holder.
