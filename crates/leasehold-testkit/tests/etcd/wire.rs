@@ -28,7 +28,7 @@ async fn own_500_a_lock_is_the_key_that_etcdctl_lock_writes() {
     let guard = client.lock("ours").acquire().await.unwrap();
     let [ours_key] = server.keys("ours/").try_into().unwrap();
     let lease = ours_key.strip_prefix("ours/").unwrap();
-    assert!(server.ctl(&["lease", "list"]).lines().any(|line| line == lease), "{ours_key}");
+    assert!(server.ctl(&["lease", "list"]).lines().any(|line| line == format!("{lease:0>16}")), "{ours_key}");
     assert!(server.ctl(&["lease", "timetolive", "--keys", lease]).contains(&ours_key));
     assert_eq!(fields(&server, &ours_key), fields(&server, &theirs_key));
     guard.release().await.unwrap();

@@ -220,6 +220,8 @@ impl Cluster {
         let place = places.enter(&entry.hold_key, link.client.lease);
         (place.state, place.created) = (State::Waiting, own);
         let before = before?;
+        // There may be another connection by now, on which watches report.
+        let link = self.link()?;
         let Some(last) = before.first() else { return Ok(None) };
         let hold_key = entry.hold_key.clone();
         let watched = if entry.queue.is_some_and(|queue| queue.watched) {
@@ -244,7 +246,11 @@ impl Cluster {
 
     /// A waiter whose turn may have come loses its place if it does not retry: nobody polls it, and the server would keep the lock
     /// for it. If it retries later, it gets another key.
-    pub(super) fn expect_retry(self: &Arc<Self>, link: &Arc<Link>, hold_key: &HoldKey, turn: i64) {
+    pub(super) fn expect_retry(self: &Arc<Self>, link: &Arc<Link>, hold_key: &HoldKey) {
+        let turn = self.watches.number();
+        if let Some(place) = self.places.lock().get(hold_key).filter(|place| place.state == State::Waiting) {
+            place.turn = Some(turn);
+        }
         let (cluster, link, hold_key) = (Arc::downgrade(self), Arc::downgrade(link), hold_key.clone());
         self.spawn(async move {
             env::sleep_for(TURN).await;

@@ -181,10 +181,19 @@ impl Cluster {
                 }
             }
             if let Ok(link) = self.link() {
-                let held = self.places.lock().unwatched();
-                for (hold_key, created) in &held {
-                    self.watch_hold(&link, hold_key, *created);
-                }
+                self.watch_again(&link);
+            }
+        }
+    }
+
+    /// A connection has replaced another one: holders are watched again, and waiters have to retry.
+    fn watch_again(self: &Arc<Self>, link: &Arc<Link>) {
+        let all = self.places.lock().unwatched();
+        for (hold_key, place) in all {
+            match place.state {
+                State::Held => self.watch_hold(link, &hold_key, place.created),
+                State::Waiting => self.expect_retry(link, &hold_key),
+                State::New | State::Leaving => {}
             }
         }
     }
@@ -279,9 +288,8 @@ impl Cluster {
         let Some(place) = places.get(&hold_key).filter(|place| place.watch == Some(id)) else { return };
         place.watch = None;
         if place.state != State::Held {
-            place.turn = Some(id);
             drop(places);
-            self.expect_retry(link, &hold_key, id);
+            self.expect_retry(link, &hold_key);
             let resource = hold_key.resource;
             let owner = (resource.kind == Kind::Fair).then_some(hold_key.owner);
             return report(&self.events, |events| events.freed(&(resource, owner)));

@@ -26,12 +26,13 @@ pub(super) struct Places {
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) key: Vec<u8>,
+    lease: i64,
     /// The revision at which its key was created, if that is known.
     pub(super) created: i64,
     pub(super) state: State,
     /// The watch on what it waits for, or on its own key if it holds the lock.
     pub(super) watch: Option<i64>,
-    /// Its turn may have come by what this watch reported, and its owner has not retried since.
+    /// Its turn may have come, which has this number, and its owner has not retried since.
     pub(super) turn: Option<i64>,
     /// This client is about to free it in place of its holder.
     pub(super) is_forced: bool,
@@ -51,11 +52,22 @@ impl Places {
     /// The place of an owner, which may be a new one.
     pub(super) fn enter(&mut self, hold_key: &HoldKey, lease: i64) -> &mut Place {
         let of = hold_key.of_hold();
+        if self.all.get(&of).is_some_and(|place| place.lease != lease) {
+            // It has ended with its lease.
+            self.remove(&of);
+        }
         if !self.all.contains_key(&of) {
             let key = self.new_key(hold_key, lease);
             self.owners.insert(key.clone(), of.clone());
-            let place =
-                Place { key, created: 0, state: State::New, watch: None, turn: None, is_forced: false };
+            let place = Place {
+                key,
+                lease,
+                created: 0,
+                state: State::New,
+                watch: None,
+                turn: None,
+                is_forced: false,
+            };
             self.all.insert(of.clone(), place);
         }
         self.all.get_mut(&of).expect("it was entered just now")
@@ -111,16 +123,10 @@ impl Places {
         late.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The owners that hold a lock, with the revision of each, whose watches have ended.
-    pub(super) fn unwatched(&mut self) -> Vec<(HoldKey, i64)> {
-        let mut held = Vec::new();
-        for (hold_key, place) in &mut self.all {
-            place.watch = None;
-            if place.state == State::Held {
-                held.push((hold_key.clone(), place.created));
-            }
-        }
-        held
+    /// All places, whose watches have ended.
+    pub(super) fn unwatched(&mut self) -> Vec<(HoldKey, Place)> {
+        self.all.values_mut().for_each(|place| place.watch = None);
+        self.all.iter().map(|(hold_key, place)| (hold_key.clone(), place.clone())).collect()
     }
 }
 

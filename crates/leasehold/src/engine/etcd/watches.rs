@@ -36,11 +36,17 @@ struct Running {
 }
 
 impl Watches {
-    /// Begins a watch, and returns its id.
-    pub(super) fn begin(&self, stream: &UnboundedSender<WatchRequest>, watched: Watched) -> i64 {
+    /// A number that this client has not used before.
+    pub(super) fn number(&self) -> i64 {
         let mut state = self.state.lock();
         state.last += 1;
-        let id = state.last;
+        state.last
+    }
+
+    /// Begins a watch, and returns its id.
+    pub(super) fn begin(&self, stream: &UnboundedSender<WatchRequest>, watched: Watched) -> i64 {
+        let id = self.number();
+        let mut state = self.state.lock();
         let Span { key, end } = watched.span.clone();
         state.watched.insert(id, watched);
         // The stream may have ended: then all watches begin anew.
