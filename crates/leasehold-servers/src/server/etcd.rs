@@ -1,4 +1,4 @@
-//! One member of etcd, and the tool that comes with it.
+//! Members of etcd, and the tool that comes with it.
 
 use std::{
     env, fs,
@@ -13,7 +13,7 @@ use std::{
 use super::{LOOK_EVERY, LOOKS, directory::Directory, process::Process};
 use crate::port;
 
-/// A cluster of one member on ports of its own on the loopback interface, with its data in a directory of its own, in memory if the
+/// A member of a cluster, on ports of its own on the loopback interface, with its data in a directory of its own, in memory if the
 /// machine has one there.
 ///
 /// The server ends when this is dropped, and when this process ends for any reason. Leases are granted for one second or more. The
@@ -28,39 +28,65 @@ pub struct Etcd {
     process: Option<Process>,
     port: u16,
     peers: u16,
+    /// All members, as each of them knows them from its start.
+    cluster: String,
     directory: Directory,
 }
 
 impl Etcd {
-    /// Starts a server and waits until it replies.
+    /// Starts a cluster of one member and waits until it replies.
     ///
     /// # Panics
     ///
     /// When the server is not installed.
     #[must_use]
     pub fn start() -> Self {
-        let mut server = Self { process: None, port: 0, peers: 0, directory: Directory::in_memory() };
-        // Another process may take a port before the server does; then other ports are tried.
+        let [server] = Self::cluster();
+        server
+    }
+
+    /// Starts a cluster and waits until all members reply.
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start).
+    #[must_use]
+    pub fn cluster<const MEMBERS: usize>() -> [Self; MEMBERS] {
+        // Another process may take a port before a server does; then other ports are tried.
         for _ in 0..10 {
-            (server.port, server.peers) = (port::free(), port::free());
-            if server.launch() {
-                return server;
+            let mut members = [(); MEMBERS].map(|()| Self {
+                process: None,
+                port: port::free(),
+                peers: port::free(),
+                cluster: String::new(),
+                directory: Directory::in_memory(),
+            });
+            let all: Vec<_> =
+                members.iter().map(|member| format!("m{0}=http://{HOST}:{0}", member.peers)).collect();
+            for member in &mut members {
+                member.cluster = all.join(",");
+                member.spawn();
+            }
+            if members.iter_mut().all(Self::is_up) {
+                return members;
             }
         }
         panic!("ten ports were taken before etcd could listen on them");
     }
 
-    /// Starts the process and waits until it is healthy; `false` if a port was taken.
-    fn launch(&mut self) -> bool {
+    fn spawn(&mut self) {
         fs::write(self.path("etcd.yml"), self.configuration()).expect("the directory can be written to");
         fs::write(self.path("server.log"), "").expect("the directory can be written to");
         let program = installed("etcd");
         let configuration = format!("--config-file={}", self.path("etcd.yml").display());
-        let mut process = Process::start(&program, Path::new(&configuration), self.directory.path(), "");
+        self.process = Some(Process::start(&program, Path::new(&configuration), self.directory.path(), ""));
+    }
+
+    /// Waits until it is healthy; `false` if a port was taken.
+    fn is_up(&mut self) -> bool {
         for _ in 0..LOOKS {
-            let exited = process.exited();
+            let exited = self.process.as_mut().and_then(Process::exited);
             if self.is_healthy() {
-                self.process = Some(process);
                 return true;
             }
             if let Some(status) = exited {
@@ -75,18 +101,30 @@ impl Etcd {
     }
 
     fn configuration(&self) -> String {
-        let directory = self.directory.path().display();
-        let [client, peer] =
-            [self.port, self.peers].map(|port| format!("http://{}:{port}", Ipv4Addr::LOCALHOST));
+        let Self { port, peers, cluster, directory, .. } = self;
+        let directory = directory.path().display();
+        let [client, peer] = [port, peers].map(|port| format!("http://{HOST}:{port}"));
         format!(
-            "name: one\ndata-dir: {directory}/data\nlisten-client-urls: {client}\nadvertise-client-urls: {client}\n\
-             listen-peer-urls: {peer}\ninitial-advertise-peer-urls: {peer}\ninitial-cluster: one={peer}\n\
-             heartbeat-interval: 50\nelection-timeout: 500\nlogger: zap\nlog-outputs: [{directory}/server.log]\n"
+            "name: m{peers}\ndata-dir: {directory}/data\nlisten-client-urls: {client}\n\
+             advertise-client-urls: {client}\nlisten-peer-urls: {peer}\ninitial-advertise-peer-urls: {peer}\n\
+             initial-cluster: {cluster}\nheartbeat-interval: 50\n\
+             election-timeout: 500\nlogger: zap\nlog-outputs: [{directory}/server.log]\n"
         )
     }
 
+    /// Whether it leads its cluster.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        let status = self.ctl(&["endpoint", "status", "-w", "fields"]);
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split_once(" : ")).map(|(_, value)| value.to_owned())
+        };
+        field("\"MemberID\"").is_some_and(|id| Some(id) == field("\"Leader\""))
+    }
+
     fn is_healthy(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)) else { return false };
+        let Ok(mut stream) = TcpStream::connect((HOST, self.port)) else { return false };
         let request = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
         let mut reply = String::new();
         stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
@@ -108,7 +146,7 @@ impl Etcd {
     /// `etcd://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("etcd://{}:{}", Ipv4Addr::LOCALHOST, self.port)
+        format!("etcd://{}:{}", HOST, self.port)
     }
 
     /// Its log since its last start.
@@ -147,14 +185,15 @@ impl Etcd {
     /// When the port was taken meanwhile.
     pub fn restart(&mut self) {
         self.kill();
-        assert!(self.launch(), "another process has taken a port of etcd while it did not run");
+        self.spawn();
+        assert!(self.is_up(), "another process has taken a port of etcd while it did not run");
     }
 
     /// A call of `etcdctl` that is to be started.
     #[must_use]
     pub fn etcdctl(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(installed("etcdctl"));
-        command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}:{}", Ipv4Addr::LOCALHOST, self.port));
+        command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}:{}", HOST, self.port));
         command.args(arguments);
         command
     }
@@ -223,6 +262,8 @@ impl Drop for EtcdctlLock {
         let _ = self.child.wait();
     }
 }
+
+const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// The path of a program of etcd.
 fn installed(program: &str) -> PathBuf {

@@ -12,7 +12,11 @@ use crate::{PATIENCE, client};
 const BACK: Duration = Duration::from_secs(1);
 
 async fn with_watchdog(server: &Etcd, seconds: u64) -> Client {
-    Client::connect(server.url())
+    connect(server.url(), seconds).await
+}
+
+async fn connect(url: String, seconds: u64) -> Client {
+    Client::connect(url)
         .watchdog(Duration::from_secs(seconds))
         .response_timeout(Duration::from_millis(500))
         .outage_limit(Duration::from_secs(60))
@@ -85,4 +89,34 @@ async fn own_512_a_hold_outlasts_a_restart_of_the_server_and_its_waiters_go_on()
     let begun = Instant::now();
     timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
     assert!(begun.elapsed() < BACK, "{:?}", begun.elapsed());
+}
+
+/// The members that are left choose another leader, and the clients of the one that is lost go on with those.
+#[tokio::test]
+async fn own_514_holds_and_waiters_outlast_the_loss_of_the_leader() {
+    let mut members = Etcd::cluster::<3>();
+    let leader = members.iter().position(Etcd::is_leader).expect("there is a leader");
+    let hosts: Vec<_> = members.iter().map(|member| format!("127.0.0.1:{}", member.port())).collect();
+    // The leader is the first member of one client, and the last one of the other.
+    let [first, last] = [0, 1].map(|after| {
+        let mut hosts = hosts.clone();
+        hosts.rotate_left((leader + after) % 3);
+        format!("etcd://{}", hosts.join(","))
+    });
+    let (one, other) = (connect(first, 10).await, connect(last, 10).await);
+    let guard = one.lock("n").acquire().fenced().await.unwrap();
+    let waiter = tokio::spawn({
+        let lock = other.lock("n");
+        async move { lock.acquire().wait(Duration::from_secs(60)).fenced().await }
+    });
+    sleep(Duration::from_millis(300)).await;
+    members[leader].kill();
+    // Longer than the lease: it was renewed by another member.
+    sleep(Duration::from_secs(11)).await;
+    assert!(guard.is_held() && !waiter.is_finished());
+    let token = guard.token();
+    guard.release().await.unwrap();
+    let next = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
+    assert!(next.token() > token);
+    next.release().await.unwrap();
 }
