@@ -6,6 +6,7 @@ mod beside;
 mod faults;
 mod places;
 mod removal;
+mod users;
 mod wire;
 
 use std::time::Duration;

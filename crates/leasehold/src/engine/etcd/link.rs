@@ -10,12 +10,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::client::Grpc;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Streaming};
-use tonic_prost::ProstCodec;
+use tonic::Streaming;
 
 use super::calls::{self, Failure, causes, late};
+use super::connection::{Account, Connection};
 use super::messages::{Grant, Granted, LeaseId, Lives, Revoked, WatchReply, WatchRequest};
 use crate::engine::remote::store::StoreError;
 use crate::env::{self, Instant};
@@ -41,7 +39,7 @@ pub(super) struct ClientSession {
 /// A connection that serves requests.
 #[derive(Debug)]
 pub(super) struct Link {
-    channel: Channel,
+    connection: Connection,
     pub(super) member: String,
     pub(super) client: ClientSession,
     pub(super) watches: UnboundedSender<WatchRequest>,
@@ -82,29 +80,26 @@ impl Link {
     /// Connects to a member, and continues the session `before`, or begins one if that is lost.
     pub(super) async fn open(
         member: &str,
+        account: Account,
         limits: Limits,
         before: Option<&ClientSession>,
     ) -> Result<(Self, Streams), ServerError> {
         let limit = limits.reply;
-        let channel = connect(member, limits.connect).await?;
+        let connection = Connection::open(member, account, limits.connect, limit).await?;
         let client = if let Some(before) = before.filter(|before| before.session.loss().is_none()) {
             before.clone()
         } else {
             if let Some(before) = before {
-                revoke(&channel, before.lease, limit).await;
+                revoke(&connection, before.lease).await;
             }
-            grant(&channel, limits).await?
+            grant(&connection, limits).await?
         };
         let begun = env::now();
         let (beats, outgoing) = unbounded_channel();
         let _ = beats.send(LeaseId { id: client.lease });
-        let mut grpc = Grpc::new(channel.clone());
-        let codec = ProstCodec::<LeaseId, Lives>::default();
         let first = async {
-            grpc.ready().await.map_err(|error| unavailable(&error))?;
-            let stream = Request::new(UnboundedReceiverStream::new(outgoing));
-            let opened = grpc.streaming(stream, calls::at(calls::KEEP_ALIVE), codec).await;
-            let mut replies = opened.map_err(|status| unavailable(&status))?.into_inner();
+            let opened = connection.stream(calls::KEEP_ALIVE, UnboundedReceiverStream::new(outgoing)).await;
+            let mut replies: Streaming<Lives> = opened.map_err(|status| unavailable(&status))?;
             let first = replies.message().await.map_err(|status| unavailable(&status))?;
             Ok((replies, first))
         };
@@ -113,7 +108,7 @@ impl Link {
             .ok_or_else(|| ServerError::Unavailable("the lease of this client is gone".into()))?;
         let (sender, watches) = unbounded_channel();
         let link = Self {
-            channel,
+            connection,
             member: member.to_owned(),
             client,
             watches: sender,
@@ -127,15 +122,16 @@ impl Link {
     /// Sends a request, and returns its reply.
     pub(super) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, StoreError>
     where
-        Q: prost::Message + 'static,
+        Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
     {
-        calls::call(&self.channel, path, request, self.limit).await.map_err(|failure| match failure {
+        self.connection.call(path, request).await.map_err(|failure| match failure {
             Failure::NoLease => {
                 self.client.session.lose(Loss::Gone);
                 self.hurry.notify_one();
                 StoreError::Refused(ServerError::Unavailable("the lease of this client is gone".into()))
             }
+            Failure::NoToken(error) => StoreError::Refused(error),
             Failure::Other(error) => {
                 if let StoreError::Unknown(reason) | StoreError::NotSent(reason) = &error {
                     self.fault.lock().get_or_insert_with(|| reason.clone());
@@ -153,7 +149,7 @@ impl Link {
 
     /// Ends the session.
     pub(super) async fn revoke(&self) {
-        revoke(&self.channel, self.client.lease, self.limit).await;
+        revoke(&self.connection, self.client.lease).await;
     }
 
     /// Keeps the session alive, and reports what the stream of watches says, until the connection is of no use.
@@ -209,15 +205,10 @@ impl Link {
         requests: UnboundedReceiver<WatchRequest>,
         report: impl Fn(WatchReply),
     ) -> Fall {
-        let mut grpc = Grpc::new(self.channel.clone());
-        if let Err(error) = grpc.ready().await {
-            return Fall::Broken(unavailable(&error));
-        }
-        let stream = Request::new(UnboundedReceiverStream::new(requests));
-        let codec = ProstCodec::<WatchRequest, WatchReply>::default();
         // It resolves with the first reply, so with the first watch.
-        let mut replies = match grpc.streaming(stream, calls::at(calls::WATCH), codec).await {
-            Ok(replies) => replies.into_inner(),
+        let opened = self.connection.stream(calls::WATCH, UnboundedReceiverStream::new(requests)).await;
+        let mut replies: Streaming<WatchReply> = match opened {
+            Ok(replies) => replies,
             Err(status) => return Fall::Broken(unavailable(&status)),
         };
         loop {
@@ -230,33 +221,19 @@ impl Link {
     }
 }
 
-async fn connect(member: &str, limit: Duration) -> Result<Channel, ServerError> {
-    let endpoint = Endpoint::from_shared(format!("http://{member}")).map_err(|error| unavailable(&error))?;
-    let connected = env::within(limit, endpoint.connect_timeout(limit).tcp_nodelay(true).connect()).await;
-    let failed = |text| ServerError::Unavailable(format!("{member}: {text}"));
-    match connected {
-        Some(Ok(channel)) => Ok(channel),
-        Some(Err(error)) => Err(failed(causes(&error))),
-        None => Err(failed(format!("no connection within {limit:?}"))),
-    }
-}
-
-async fn grant(channel: &Channel, limits: Limits) -> Result<ClientSession, ServerError> {
+async fn grant(connection: &Connection, limits: Limits) -> Result<ClientSession, ServerError> {
     let begun = env::now();
-    let granted: Granted = calls::call(channel, calls::GRANT, Grant { ttl: limits.ttl }, limits.reply)
-        .await
-        .map_err(|failure| match failure {
-            Failure::NoLease => ServerError::Unavailable("there is no lease".into()),
-            Failure::Other(error) => error.into(),
-        })?;
+    let granted: Granted =
+        connection.call(calls::GRANT, Grant { ttl: limits.ttl }).await.map_err(Failure::into_error)?;
     let session = Session::new(deadline(begun, seconds(granted.ttl)));
     Ok(ClientSession { lease: granted.id, session, is_recorded: Arc::default() })
 }
 
-async fn revoke(channel: &Channel, lease: i64, limit: Duration) {
-    let revoked: Result<Revoked, _> = calls::call(channel, calls::REVOKE, LeaseId { id: lease }, limit).await;
-    if let Err(Failure::Other(error)) = revoked {
-        tracing::debug!(error = %ServerError::from(error), "a lease could not be revoked, and runs out by itself");
+async fn revoke(connection: &Connection, lease: i64) {
+    let revoked: Result<Revoked, _> = connection.call(calls::REVOKE, LeaseId { id: lease }).await;
+    if let Err(failure @ (Failure::Other(_) | Failure::NoToken(_))) = revoked {
+        let error = failure.into_error();
+        tracing::debug!(%error, "a lease could not be revoked, and runs out by itself");
     }
 }
 

@@ -176,6 +176,21 @@ pub(super) struct Transacted {
     pub(super) outcomes: Vec<Outcome>,
 }
 
+/// Logs a user in.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Login {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) password: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct LoggedIn {
+    #[prost(string, tag = "2")]
+    pub(super) token: String,
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Grant {
     /// In seconds.

@@ -6,6 +6,7 @@
 
 mod address;
 mod calls;
+mod connection;
 mod decide;
 mod keys;
 mod link;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use tokio::sync::watch::Sender;
 
 use self::address::Address;
+use self::connection::Account;
 use self::link::{ClientSession, Fall, Limits, Link, Streams};
 use self::locks::Entry;
 use self::messages::{Range, Ranged, WatchReply};
@@ -43,10 +45,10 @@ use crate::identity::Identity;
 use crate::loss::Loss;
 use crate::mutex::Mutex;
 
-/// `etcd://host[:port],…`.
+/// `etcd://[user:password@]host[:port],…`.
 pub(crate) const SCHEME: Scheme = Scheme {
     names: &["etcd"],
-    usage: "`etcd://host[:port],…` (etcd)",
+    usage: "`etcd://[user:password@]host[:port],…` (etcd)",
     profile: &PROFILE,
     server: |url| Address::parse(url).ok().map(|address| address.server()),
     open: |url, options| {
@@ -104,6 +106,7 @@ struct EtcdStore(Arc<Cluster>);
 /// The cluster as one client sees it.
 struct Cluster {
     address: Address,
+    account: Account,
     limits: Limits,
     events: Weak<dyn Events>,
     /// None if the client is anonymous.
@@ -123,8 +126,10 @@ impl Cluster {
         let Options { connect_timeout: connect, response_timeout: reply, watchdog, .. } = *options;
         let whole = watchdog.as_secs() + u64::from(watchdog.subsec_nanos() > 0);
         let ttl = i64::try_from(whole.max(1)).unwrap_or(i64::MAX);
+        let account = Account { login: address.login.clone(), provider: options.credentials.clone() };
         Self {
             address,
+            account,
             limits: Limits { connect, reply, ttl },
             events,
             identity: options.identity.clone(),
@@ -231,7 +236,7 @@ impl Cluster {
         for _ in &self.address.members {
             self.tell_lost(client.as_ref());
             let address = &self.address.members[*member % self.address.members.len()];
-            match Link::open(address, self.limits, client.as_ref()).await {
+            match Link::open(address, self.account.clone(), self.limits, client.as_ref()).await {
                 Ok((link, streams)) => {
                     let is_same = client.as_ref().is_some_and(|before| before.lease == link.client.lease);
                     if !is_same {
