@@ -25,6 +25,20 @@ pub(crate) const REDIS: Tool = Tool {
     source: Source::Debian("redis-server"),
 };
 
+pub(crate) const ETCD: Tool = Tool {
+    name: "etcd",
+    probe: "etcd --version",
+    reason: "the tests of locks in etcd start servers of their own",
+    source: Source::Debian("etcd-server"),
+};
+
+pub(crate) const ETCDCTL: Tool = Tool {
+    name: "etcdctl",
+    probe: "etcdctl version",
+    reason: "the locks of etcdctl are the ones that the tests of locks in etcd contend with",
+    source: Source::Debian("etcd-client"),
+};
+
 pub(crate) const VENV: Tool = Tool {
     name: "python3-venv",
     // The part of Python that Debian packages separately, and a virtual environment needs.

@@ -276,8 +276,11 @@ impl ConnectOptions {
         let Self { url, namespace, label, outage_limit, warn, .. } = self;
         let id = ClientId::random();
         let identity = (!self.anonymous).then(|| Arc::new(Identity::new(id, &label)));
+        let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
         let options = schemes::Options {
             identity: identity.clone(),
+            #[cfg(feature = "etcd")]
+            watchdog,
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
             linger: self.linger,
@@ -287,7 +290,6 @@ impl ConnectOptions {
             lazy,
         };
         let (opening, server) = schemes::open(&url, options)?;
-        let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
         lease::outlived(self.token_retention, &[("watchdog time-out", Some(watchdog))])?;
         let engine = opening.await.map_err(|error| error.about(&Subject::server_alone(server.clone())))?;
         let observer = Arc::new(Observer::new(

@@ -2,7 +2,7 @@
 
 mod at_timeout;
 mod in_process;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "etcd", feature = "redis"))]
 mod json;
 mod process;
 
@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 pub(crate) use self::at_timeout::name_holder;
 pub(crate) use self::in_process::{InProcess, in_process};
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "etcd", feature = "redis"))]
 pub(crate) use self::json::{from_json, to_json};
 use crate::client_id::ClientId;
 use crate::env;

@@ -75,7 +75,10 @@ mod running_under;
 mod runtime_thread;
 mod rw_lock;
 mod semaphore;
-#[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation loses sessions"))]
+#[cfg_attr(
+    not(any(feature = "etcd", feature = "test-util")),
+    expect(dead_code, reason = "no other engine loses sessions")
+)]
 mod session;
 mod stats;
 mod status;

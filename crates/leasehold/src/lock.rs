@@ -225,6 +225,7 @@ impl Lock {
     pub fn last_token(&self) -> Operation<Result<u64, QueryError>> {
         self.shared.operation(self.resource.clone(), |shared, resource| async move {
             shared.check(Feature::Fenced)?;
+            shared.check(Feature::LastToken)?;
             Ok(shared.engine.inspect(&Query::Token(&resource)).await?.token)
         })
     }

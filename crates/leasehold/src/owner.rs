@@ -69,7 +69,7 @@ impl Owner {
     }
 
     /// The full form, if it is one.
-    #[cfg(any(feature = "file", feature = "redis", all(test, feature = "remote")))]
+    #[cfg(any(feature = "etcd", feature = "file", feature = "redis", all(test, feature = "remote")))]
     pub(crate) fn full(&self) -> Option<OwnerId> {
         match self.0 {
             Repr::Here(_) => None,

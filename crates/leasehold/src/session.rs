@@ -30,12 +30,16 @@ struct State {
 
 impl Session {
     /// A session that lasts until `deadline` if no heartbeat gets a reply.
-    #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation has heartbeats"))]
+    #[cfg_attr(
+        not(any(feature = "test-util", feature = "etcd")),
+        expect(dead_code, reason = "no other engine has heartbeats")
+    )]
     pub(crate) fn new(deadline: Instant) -> Arc<Self> {
         Self::until(Some(deadline))
     }
 
     /// A session that lasts as long as the process.
+    #[cfg(any(feature = "file", feature = "test-util"))]
     pub(crate) fn endless() -> Arc<Self> {
         Self::until(None)
     }

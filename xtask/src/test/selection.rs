@@ -58,6 +58,8 @@ pub(super) const ALL: Selection = Selection {
         tools::ENV,
         tools::SCRIPT,
         tools::REDIS,
+        tools::ETCD,
+        tools::ETCDCTL,
         tools::VENV,
         tools::VALKEY,
         tools::REDIS_PY,
@@ -112,6 +114,7 @@ pub(super) const FAST: Selection = Selection {
         // Files take real time: a minute of it.
         Suite {
             skip: &[
+                "conformance::etcd::",
                 "conformance::redis::",
                 "conformance::sentinel::",
                 "conformance::tls::",
@@ -169,6 +172,22 @@ const ENGINES: &[Engine] = &[
             ..FAST
         },
     },
+    Engine {
+        name: "etcd",
+        selection: Selection {
+            tools: &[tools::ETCD, tools::ETCDCTL],
+            builds: &[(
+                "build",
+                "cargo test --workspace --all-features --lib --bins --test suite --test etcd --no-run",
+            )],
+            suites: &[
+                Suite { only: "engine::etcd::", ..UNIT },
+                Suite { only: "conformance::etcd::", ..CONFORMANCE },
+                suite("faults and other programs", "-p leasehold-testkit --all-features --test etcd"),
+            ],
+            ..FAST
+        },
+    },
     Engine { name: "file", selection: FILE },
     Engine {
         name: "redis",
@@ -217,6 +236,7 @@ pub(super) const ON_A_SERVER: &[Suite] = &[
         skip: &[
             "conformance::memory::",
             "conformance::sim",
+            "conformance::etcd::",
             "conformance::example::",
             "conformance::file::",
             "conformance::valkey::",
@@ -271,7 +291,7 @@ mod tests {
     #[test]
     fn engines_are_selected_by_name() {
         let error = Engine::named("mysql").err().unwrap();
-        assert_eq!(error, "known are memory, sim, file, redis, valkey");
+        assert_eq!(error, "known are memory, sim, etcd, file, redis, valkey");
         let memory = lines(&Engine::named("memory").unwrap().selection, None);
         assert!(memory[1].ends_with(" --test suite --no-fail-fast -- conformance::memory::"), "{memory:?}");
         let file = lines(&Engine::named("file").unwrap().selection, None);

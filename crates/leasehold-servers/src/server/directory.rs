@@ -15,10 +15,20 @@ pub(super) struct Directory {
 
 impl Directory {
     pub(super) fn new() -> Self {
+        Self::below(&env::temp_dir())
+    }
+
+    /// One in memory, if the machine has a place for that: for a server that writes every change to its disk.
+    pub(super) fn in_memory() -> Self {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Self::below(memory) } else { Self::new() }
+    }
+
+    fn below(parent: &Path) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = env::temp_dir().join(format!("leasehold-{}-{number}", process::id()));
+            let path = parent.join(format!("leasehold-{}-{number}", process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return Self { path },
                 // Left behind by an earlier process of the same id.

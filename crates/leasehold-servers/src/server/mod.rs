@@ -1,7 +1,8 @@
-//! Real servers: Redis and Valkey, each started for a test and ended with it.
+//! Real servers: Redis, Valkey and etcd, each started for a test and ended with it.
 
 mod builder;
 mod directory;
+mod etcd;
 mod mark;
 mod monitor;
 mod process;
@@ -21,6 +22,7 @@ use directory::Directory;
 use process::Process;
 
 pub use builder::{Builder, TlsFiles};
+pub use etcd::{Etcd, EtcdctlLock};
 pub use monitor::Monitor;
 pub use program::Flavour;
 pub use subscription::{Message, Subscription};

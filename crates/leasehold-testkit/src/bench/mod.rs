@@ -1,5 +1,6 @@
 //! The environment of a test case: an engine, clients of it, and names that no other case uses.
 
+mod etcd;
 mod example;
 mod files;
 mod memory;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use leasehold::{Client, ConnectOptions, InvalidRequestError, Lock, RwLock};
 use tokio::time::{Instant, sleep};
 
+pub use self::etcd::Etcd;
 pub use self::example::Example;
 pub use self::files::Files;
 pub use self::memory::Memory;
@@ -58,6 +60,13 @@ pub const LEASES: &str = "lease of its own for each hold";
 pub const DOWNGRADE: &str = "upgrade or downgrade of a read-write lock";
 /// Lacking on an engine that acquires several locks one after the other.
 pub const ONE_STEP: &str = "several locks in one step";
+
+/// Lacking on an engine where a lock with waiters is never free: the server grants it to the first of them at once.
+pub const FREE_WITH_WAITERS: &str = "free lock beside its waiters";
+/// Lacking on an engine where no reader overtakes a waiting writer, whatever its options are.
+pub const READERS_OVERTAKE: &str = "readers that overtake a waiting writer";
+/// Lacking on an engine whose tokens rise in steps greater than one.
+pub const SMALL_TOKENS: &str = "tokens that count from one";
 
 /// The reply of a [`Backend`].
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

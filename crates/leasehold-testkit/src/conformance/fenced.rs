@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::Outcome;
 use super::common::{LEASE, MOMENT, all_done, is_nearly, soon};
-use crate::bench::Bench;
+use crate::bench::{Bench, SMALL_TOKENS};
 
 /// The case's lock with tokens, with a new client.
 async fn fenced_lock(bench: &Bench) -> FencedLock {
@@ -37,6 +37,7 @@ pub async fn fe_01_tokens_count_from_one_for_every_way_to_acquire(bench: &Bench)
 }
 
 pub async fn own_47_a_fenced_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outcome {
+    bench.needs(SMALL_TOKENS)?;
     let (fenced, plain) = (fenced_lock(bench).await, bench.lock().await);
     let guard = plain.acquire().await?;
     assert!(fenced.try_acquire().await?.is_none() && guard.token().is_none());
@@ -63,6 +64,7 @@ pub async fn own_47_a_fenced_lock_is_the_plain_lock_of_that_name(bench: &Bench) 
 }
 
 pub async fn own_48_every_entry_of_a_fenced_lock_has_its_own_token(bench: &Bench) -> Outcome {
+    bench.needs(SMALL_TOKENS)?;
     let lock = fenced_lock(bench).await;
     let outer = lock.acquire().await?;
     let inner = outer.reenter().await?;

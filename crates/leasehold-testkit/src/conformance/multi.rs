@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Outcome;
 use super::common::{LEASE, LONG_LEASE, MOMENT, all_done, is_free_for, is_nearly, soon};
-use crate::bench::{Bench, LEASES, ONE_STEP};
+use crate::bench::{Bench, LEASES, ONE_STEP, SMALL_TOKENS};
 
 const NAMES: [&str; 3] = ["c", "a", "b"];
 
@@ -189,6 +189,7 @@ pub async fn own_111_the_lease_of_a_multi_lock_begins_with_its_last_member(bench
 }
 
 pub async fn own_112_a_multi_lock_can_combine_kinds_and_clients(bench: &Bench) -> Outcome {
+    bench.needs(SMALL_TOKENS)?;
     let (one, other) = (bench.client().await, bench.client().await);
     let locks = || {
         let fair = one.fair_lock(bench.name("fair"));

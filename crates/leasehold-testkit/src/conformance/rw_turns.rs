@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Outcome;
 use super::common::{MOMENT, Waiter, all_done, soon};
-use crate::bench::Bench;
+use crate::bench::{Bench, READERS_OVERTAKE};
 
 pub async fn rw_14_all_waiting_readers_acquire_the_lock_after_the_writer(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
@@ -39,6 +39,7 @@ pub async fn rw_14_all_waiting_readers_acquire_the_lock_after_the_writer(bench: 
 }
 
 pub async fn rw_30_a_waiting_writer_blocks_new_readers_under_prefer_writers(bench: &Bench) -> Outcome {
+    bench.needs(READERS_OVERTAKE)?;
     let lock = bench.rw_lock().await.prefer_writers();
     let elsewhere = bench.rw_lock().await.prefer_writers();
     let reads = lock.read().acquire().await?;
@@ -131,6 +132,7 @@ pub async fn own_175_readers_are_admitted_when_a_preferred_writer_gives_up(bench
 pub async fn own_176_an_unpolled_preferred_writer_blocks_readers_for_two_seconds_at_most(
     bench: &Bench,
 ) -> Outcome {
+    bench.needs(READERS_OVERTAKE)?;
     let lock = bench.rw_lock().await.prefer_writers();
     let reads = lock.read().acquire().await?;
     let mut writer = pin!(lock.write().acquire().into_future());

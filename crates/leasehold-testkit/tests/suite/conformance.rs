@@ -8,6 +8,7 @@ leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memo
 leasehold_testkit::conformance! { sim, paused, leasehold_testkit::bench::Sim::new() }
 leasehold_testkit::conformance! { sim_sessions, paused, leasehold_testkit::bench::Sim::sessions() }
 leasehold_testkit::conformance! { sim_connections, paused, leasehold_testkit::bench::Sim::connections() }
+leasehold_testkit::conformance! { etcd, real_time, leasehold_testkit::bench::Etcd::shared() }
 leasehold_testkit::conformance! { example, paused, leasehold_testkit::bench::Example::new() }
 leasehold_testkit::conformance! { file, real_time, leasehold_testkit::bench::Files::new() }
 leasehold_testkit::conformance! { redis, real_time, leasehold_testkit::bench::SharedServer::redis() }

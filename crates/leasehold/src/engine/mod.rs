@@ -2,6 +2,8 @@
 
 mod adjust;
 mod aftermath;
+#[cfg(feature = "etcd")]
+pub(crate) mod etcd;
 #[cfg(feature = "file")]
 #[expect(
     clippy::disallowed_methods,
@@ -25,7 +27,10 @@ mod profile;
 )]
 pub(crate) mod redis;
 #[cfg(feature = "remote")]
-#[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation loses sessions"))]
+#[cfg_attr(
+    not(feature = "test-util"),
+    expect(dead_code, reason = "some events are only those of the simulation")
+)]
 pub(crate) mod remote;
 mod resource;
 pub(crate) mod schemes;

@@ -20,6 +20,8 @@ pub(crate) enum Feature {
     ForceUnlock,
     /// From a read lock to a write lock and back, without a gap.
     Upgrade,
+    /// The last fencing token of a lock that may be free.
+    LastToken,
     /// Writing a value beside its greatest token.
     FencedWrite,
     /// Listing which locks are held.
@@ -43,6 +45,7 @@ impl fmt::Display for Feature {
             Self::Steal => "takeover (`steal`)",
             Self::ForceUnlock => "`force_unlock`",
             Self::Upgrade => "upgrade or downgrade of a read-write lock",
+            Self::LastToken => "last fencing token (`last_token`)",
             Self::FencedWrite => "fenced write (`fenced_write`)",
             Self::List => "listing of locks (`list`, `find`)",
         })

@@ -33,6 +33,9 @@ pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Engine>, Co
 pub(crate) struct Options {
     /// Who the client is, unless it is anonymous.
     pub(crate) identity: Option<Arc<Identity>>,
+    /// How long a hold without a lease of its own outlasts a client that is gone.
+    #[cfg(feature = "etcd")]
+    pub(crate) watchdog: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) linger: Duration,
@@ -49,6 +52,8 @@ pub(crate) struct Options {
 const SCHEMES: &[&Scheme] = &[
     #[cfg(feature = "redis")]
     &super::redis::SCHEME,
+    #[cfg(feature = "etcd")]
+    &super::etcd::SCHEME,
     #[cfg(feature = "file")]
     &super::file::SCHEME,
     &memory::SCHEME,

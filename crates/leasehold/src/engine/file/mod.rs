@@ -305,9 +305,9 @@ impl Store for FileStore {
         });
     }
 
-    fn is_there(&self, key: &HoldKey) -> bool {
+    fn is_there(&self, key: &HoldKey, done: impl Done<bool>) {
         let place = self.0.places.lock().get(&key.of_hold()).cloned();
-        place.is_some_and(|place| self.0.is_held(key, &place))
+        done.done(Ok(place.is_some_and(|place| self.0.is_held(key, &place))));
     }
 
     fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>) {

@@ -435,18 +435,23 @@ impl<S: Store> Engine for Remote<S> {
         let limit = hold.bounds().limit;
         let length = limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
         if hold.term.has_session() {
-            if !self.inner.store.is_there(key) {
-                self.inner.lose_one(key, Loss::Gone);
-                return Reply::now(Renewed::Gone);
-            }
-            let until = hold.until(begun, length);
-            if let (Until::Deadline(before, _), Until::Deadline(after, _)) = (hold.term.until(), until)
-                && after > before
-            {
-                self.inner.renewal.ends_at(key, begun + length);
-            }
-            // The caller moves the deadline only further away.
-            return Reply::now(Renewed::Until(until));
+            let (effects, of) = (Arc::clone(&self.inner), key.clone());
+            let (done, reply) = caller(move |is_there: Result<bool, StoreError>| {
+                if !is_there.map_err(|error| effects.explained(hold.shard, error))? {
+                    effects.lose_one(&of, Loss::Gone);
+                    return Ok(Renewed::Gone);
+                }
+                let until = hold.until(begun, length);
+                if let (Until::Deadline(before, _), Until::Deadline(after, _)) = (hold.term.until(), until)
+                    && after > before
+                {
+                    effects.renewal.ends_at(&of, begun + length);
+                }
+                // The caller moves the deadline only further away.
+                Ok(Renewed::Until(until))
+            });
+            self.inner.store.is_there(key, done);
+            return reply;
         }
         let effects = Arc::clone(&self.inner);
         let (done, reply) = caller(move |verdicts: Result<Vec<Verdict>, StoreError>| {
@@ -675,7 +680,7 @@ impl<S: Store> Events for Inner<S> {
         self.lose(resource, loss);
     }
 
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "etcd", feature = "file"))]
     fn revoked_one(self: Arc<Self>, key: &HoldKey, loss: Loss) {
         self.lose_one(key, loss);
     }

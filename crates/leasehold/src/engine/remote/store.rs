@@ -24,7 +24,7 @@ use crate::session::Session;
 /// 2. Each request is completed once, by [`Done::done`], when its outcome is read, in the order in which the server gave
 ///    the outcomes for that name; but never inside the call that issues it, because the caller may have a mutex. Only
 ///    [`take`](Self::take) and [`give`](Self::give) may be completed inside the call, by a store whose outcomes are never
-///    [unknown](StoreError::Unknown). A request that is dropped without an outcome belongs to a client that is gone.
+///    [unknown](StoreError::Unknown), and [`is_there`](Self::is_there) by any store. A request that is dropped without an outcome belongs to a client that is gone.
 /// 3. Nothing is sent twice, except where the store knows that nothing was done; then it calls [`Done::is_wanted`] before.
 /// 4. A caller that has gone away does not cancel its request.
 /// 5. An error specifies whether there may be something to undo.
@@ -70,9 +70,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// only where each hold has a lease.
     fn renew(&self, _kind: Kind, _holds: &[(&HoldKey, Duration)], _done: impl Done<Vec<Verdict>>) {}
 
-    /// Whether a hold under a session is still there, as far as that can be told at once. The session itself is not asked.
-    fn is_there(&self, _key: &HoldKey) -> bool {
-        true
+    /// Whether a hold under a session is still there. The session itself is not asked.
+    fn is_there(&self, _key: &HoldKey, done: impl Done<bool>) {
+        done.done(Ok(true));
     }
 
     /// Replaces the connection of a shard if its server has been silent for so long although a reply is due.
@@ -369,7 +369,7 @@ pub(crate) trait Events: Send + Sync {
     fn revoked(self: Arc<Self>, resource: &Resource, loss: Loss);
 
     /// One hold was taken away, for this reason.
-    #[cfg(feature = "file")]
+    #[cfg(any(feature = "etcd", feature = "file"))]
     fn revoked_one(self: Arc<Self>, key: &HoldKey, loss: Loss);
 
     /// A session is lost, and all holds under it.

@@ -1,0 +1,275 @@
+//! Members of etcd, and the tool that comes with it.
+
+use std::{
+    env, fs,
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use super::{LOOK_EVERY, LOOKS, directory::Directory, process::Process};
+use crate::port;
+
+/// A member of a cluster, on ports of its own on the loopback interface, with its data in a directory of its own, in memory if the
+/// machine has one there.
+///
+/// The server ends when this is dropped, and when this process ends for any reason. Leases are granted for one second or more. The
+/// methods are blocking and short.
+///
+/// # Panics
+///
+/// All methods panic with the server's log when the server does not do what they need within 10 seconds.
+#[derive(Debug)]
+pub struct Etcd {
+    // Dropped before its directory.
+    process: Option<Process>,
+    port: u16,
+    peers: u16,
+    /// All members, as each of them knows them from its start.
+    cluster: String,
+    directory: Directory,
+}
+
+impl Etcd {
+    /// Starts a cluster of one member and waits until it replies.
+    ///
+    /// # Panics
+    ///
+    /// When the server is not installed.
+    #[must_use]
+    pub fn start() -> Self {
+        let [server] = Self::cluster();
+        server
+    }
+
+    /// Starts a cluster and waits until all members reply.
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start).
+    #[must_use]
+    pub fn cluster<const MEMBERS: usize>() -> [Self; MEMBERS] {
+        // Another process may take a port before a server does; then other ports are tried.
+        for _ in 0..10 {
+            let mut members = [(); MEMBERS].map(|()| Self {
+                process: None,
+                port: port::free(),
+                peers: port::free(),
+                cluster: String::new(),
+                directory: Directory::in_memory(),
+            });
+            let all: Vec<_> =
+                members.iter().map(|member| format!("m{0}=http://{HOST}:{0}", member.peers)).collect();
+            for member in &mut members {
+                member.cluster = all.join(",");
+                member.spawn();
+            }
+            if members.iter_mut().all(Self::is_up) {
+                return members;
+            }
+        }
+        panic!("ten ports were taken before etcd could listen on them");
+    }
+
+    fn spawn(&mut self) {
+        fs::write(self.path("etcd.yml"), self.configuration()).expect("the directory can be written to");
+        fs::write(self.path("server.log"), "").expect("the directory can be written to");
+        let program = installed("etcd");
+        let configuration = format!("--config-file={}", self.path("etcd.yml").display());
+        self.process = Some(Process::start(&program, Path::new(&configuration), self.directory.path(), ""));
+    }
+
+    /// Waits until it is healthy; `false` if a port was taken.
+    fn is_up(&mut self) -> bool {
+        for _ in 0..LOOKS {
+            let exited = self.process.as_mut().and_then(Process::exited);
+            if self.is_healthy() {
+                return true;
+            }
+            if let Some(status) = exited {
+                let log = self.log();
+                let taken = log.contains("address already in use");
+                assert!(taken, "etcd ended with {status} instead of starting:\n{log}");
+                return false;
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        panic!("etcd is not ready after 10 s:\n{}", self.log());
+    }
+
+    fn configuration(&self) -> String {
+        let Self { port, peers, cluster, directory, .. } = self;
+        let directory = directory.path().display();
+        let [client, peer] = [port, peers].map(|port| format!("http://{HOST}:{port}"));
+        format!(
+            "name: m{peers}\ndata-dir: {directory}/data\nlisten-client-urls: {client}\n\
+             advertise-client-urls: {client}\nlisten-peer-urls: {peer}\ninitial-advertise-peer-urls: {peer}\n\
+             initial-cluster: {cluster}\nheartbeat-interval: 50\n\
+             election-timeout: 500\nlogger: zap\nlog-outputs: [{directory}/server.log]\n"
+        )
+    }
+
+    /// Whether it leads its cluster.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        let status = self.ctl(&["endpoint", "status", "-w", "fields"]);
+        let field = |name: &str| {
+            let line = status.lines().find(|line| line.starts_with(name));
+            line.and_then(|line| line.split_once(" : ")).map(|(_, value)| value.to_owned())
+        };
+        field("\"MemberID\"").is_some_and(|id| Some(id) == field("\"Leader\""))
+    }
+
+    fn is_healthy(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect((HOST, self.port)) else { return false };
+        let request = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let mut reply = String::new();
+        stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
+            && stream.write_all(request).is_ok()
+            && stream.read_to_string(&mut reply).is_ok()
+            && reply.contains(r#""health":"true""#)
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(file)
+    }
+
+    /// The port it listens on, which stays the same when it is restarted.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `etcd://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("etcd://{}:{}", HOST, self.port)
+    }
+
+    /// Its log since its last start.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("server.log")).unwrap_or_default()
+    }
+
+    /// Stops the process where it is, without closing anything; it has stopped when this returns.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not run.
+    pub fn pause(&self) {
+        self.process.as_ref().expect("only a server that runs can be paused").pause();
+    }
+
+    /// Resumes a paused process.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not run.
+    pub fn resume(&self) {
+        self.process.as_ref().expect("only a server that runs can be resumed").resume();
+    }
+
+    /// Ends the process at once, as a crash would; it has ended when this returns.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Ends the process if it still runs, starts it on the same port with the same data, and waits until it replies.
+    ///
+    /// # Panics
+    ///
+    /// When the port was taken meanwhile.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.spawn();
+        assert!(self.is_up(), "another process has taken a port of etcd while it did not run");
+    }
+
+    /// A call of `etcdctl` that is to be started.
+    #[must_use]
+    pub fn etcdctl(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(installed("etcdctl"));
+        command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}:{}", HOST, self.port));
+        command.args(arguments);
+        command
+    }
+
+    /// The output of a call of `etcdctl`.
+    ///
+    /// # Panics
+    ///
+    /// When it fails.
+    #[must_use]
+    pub fn ctl(&self, arguments: &[&str]) -> String {
+        let output = self.etcdctl(arguments).output().expect("etcdctl can be started");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "etcdctl {arguments:?}: {error}\n{}", self.log());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// The keys that begin with `prefix`, the oldest first.
+    #[must_use]
+    pub fn keys(&self, prefix: &str) -> Vec<String> {
+        let found =
+            self.ctl(&["get", prefix, "--prefix", "--keys-only", "--sort-by=CREATE", "--order=ASCEND"]);
+        found.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// `etcdctl lock` on this name, once it has the lock.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot be started.
+    #[must_use]
+    pub fn lock(&self, name: &str) -> EtcdctlLock {
+        let mut command = self.etcdctl(&["lock", "--ttl=5", name]);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("etcdctl can be started");
+        let mut first = [0];
+        let mut output = child.stdout.take().expect("its output is a pipe");
+        output.read_exact(&mut first).expect("it prints the key when it has the lock");
+        EtcdctlLock { child, _output: output }
+    }
+}
+
+/// A running `etcdctl lock`, which has the lock. Killed when this is dropped, so that its lease runs out.
+#[derive(Debug)]
+pub struct EtcdctlLock {
+    child: Child,
+    /// It ends by a signal if it cannot write any more.
+    _output: ChildStdout,
+}
+
+impl EtcdctlLock {
+    /// Ends it as Ctrl-C does: it releases the lock.
+    ///
+    /// # Panics
+    ///
+    /// When it does not end.
+    pub fn release(mut self) {
+        let sent = Command::new("sh").args(["-c", &format!("kill -INT {}", self.child.id())]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "etcdctl can be interrupted");
+        self.child.wait().expect("it ends");
+    }
+}
+
+impl Drop for EtcdctlLock {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// The path of a program of etcd.
+fn installed(program: &str) -> PathBuf {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
+    found.unwrap_or_else(|| {
+        panic!("{program} is not installed: run cargo xtask test, which installs it, or apt-get install etcd-server etcd-client")
+    })
+}

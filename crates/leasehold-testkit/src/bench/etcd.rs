@@ -1,0 +1,61 @@
+//! An etcd server under the suite: one server for all cases, each under names of its own.
+
+use std::sync::LazyLock;
+
+use super::{
+    Backend, DOWNGRADE, FREE_WITH_WAITERS, LEASES, MIN_HOLD, ONE_STEP, READERS_OVERTAKE, Reply, SMALL_TOKENS,
+    VIEW,
+};
+use crate::server::Etcd as Server;
+
+/// The server that all cases of a test binary share.
+#[derive(Debug)]
+pub struct Etcd {
+    server: &'static Server,
+    url: String,
+}
+
+impl Etcd {
+    /// The server of this test binary, started by the first case that needs it.
+    #[must_use]
+    pub fn shared() -> Self {
+        static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
+        Self { server: &SERVER, url: SERVER.url() }
+    }
+}
+
+impl Backend for Etcd {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()> {
+        let _ = self.server.ctl(&["del", "--prefix", &format!("{name}/")]);
+        Box::pin(async {})
+    }
+
+    fn lacks(&self) -> &'static [&'static str] {
+        &[
+            "SET NX lock",
+            "group lock",
+            "semaphore",
+            "leased semaphore",
+            "latch",
+            "takeover (`steal`)",
+            MIN_HOLD,
+            LEASES,
+            DOWNGRADE,
+            VIEW,
+            ONE_STEP,
+            FREE_WITH_WAITERS,
+            READERS_OVERTAKE,
+            SMALL_TOKENS,
+            "last fencing token (`last_token`)",
+        ]
+    }
+
+    fn left_behind<'a>(&'a self, prefix: &'a str) -> Reply<'a, Option<usize>> {
+        let left = self.server.keys(prefix).len();
+        Box::pin(async move { Some(left) })
+    }
+}

@@ -1,0 +1,32 @@
+//! The engine on etcd: its keys, the programs that it shares locks with, and the faults that it survives.
+//!
+//! Every test has a server of its own, so it may stop and inspect it.
+
+mod beside;
+mod faults;
+mod places;
+mod removal;
+mod users;
+mod wire;
+
+use std::time::Duration;
+
+use leasehold::Client;
+use leasehold_testkit::server::Etcd;
+use tokio::time::{Instant, sleep};
+
+/// After this time an event counts as never.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn client(server: &Etcd) -> Client {
+    Client::connect(server.url()).await.expect("the server takes clients")
+}
+
+/// Waits until a condition holds.
+async fn until(what: &str, condition: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}

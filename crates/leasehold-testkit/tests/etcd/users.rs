@@ -1,0 +1,62 @@
+//! A cluster that knows its users.
+
+use leasehold::{AcquireError, Client, Credentials, ServerError};
+use leasehold_testkit::server::Etcd;
+
+/// What `etcdctl` does in the name of the administrator.
+fn as_root(server: &Etcd, arguments: &[&str]) {
+    let _ = server.ctl(&[&["--user=root:secret"], arguments].concat());
+}
+
+/// A server with a user `app`, who may use names that begin with `app/`.
+fn with_users() -> Etcd {
+    let server = Etcd::start();
+    for line in [
+        "user add root:secret",
+        "user grant-role root root",
+        "user add app:s3cret",
+        "role add app",
+        "role grant-permission app --prefix=true readwrite app/",
+        "role grant-permission app --prefix=true readwrite _leasehold/",
+        "user grant-role app app",
+        "auth enable",
+    ] {
+        let _ = server.ctl(&line.split(' ').collect::<Vec<_>>());
+    }
+    server
+}
+
+fn url(server: &Etcd, login: &str) -> String {
+    server.url().replace("etcd://", &format!("etcd://{login}"))
+}
+
+#[tokio::test]
+async fn own_515_a_user_logs_in_and_has_no_other_rights_than_its_own() {
+    let server = with_users();
+    let client = Client::connect(url(&server, "app:s3cret@")).await.unwrap();
+    client.lock("app/n").acquire().fenced().await.unwrap().release().await.unwrap();
+    let refused = client.lock("other").acquire().await.unwrap_err();
+    assert!(matches!(&refused, AcquireError::Server { cause: ServerError::Denied(_), .. }), "{refused}");
+
+    let wrong = Client::connect(url(&server, "app:wr0ng@")).await.unwrap_err().to_string();
+    assert!(wrong.contains("authentication failed") && !wrong.contains("wr0ng"), "{wrong}");
+    let nobody = Client::connect(server.url()).await.unwrap().lock("app/n").acquire().await.unwrap_err();
+    assert!(matches!(&nobody, AcquireError::Server { cause: ServerError::Denied(_), .. }), "{nobody}");
+
+    let own = || async { Ok::<_, std::io::Error>(Credentials::new("app", "s3cret")) };
+    let client = Client::connect(server.url()).credentials(own).await.unwrap();
+    client.lock("app/n").acquire().await.unwrap().release().await.unwrap();
+}
+
+/// The server forgets the tokens of its users, as it does by itself after some minutes.
+#[tokio::test]
+async fn own_516_a_user_that_the_server_has_forgotten_logs_in_again_and_keeps_its_locks() {
+    let server = with_users();
+    let client = Client::connect(url(&server, "app:s3cret@")).await.unwrap();
+    let guard = client.lock("app/kept").acquire().await.unwrap();
+    as_root(&server, &["auth", "disable"]);
+    let _ = server.ctl(&["auth", "enable"]);
+    assert!(client.lock("app/n").try_acquire().await.unwrap().is_some(), "the first request succeeds");
+    assert!(client.status().connected && guard.is_held());
+    guard.release().await.unwrap();
+}

@@ -1,0 +1,146 @@
+//! A connection to one member, in the name of a user if there is one.
+//!
+//! A user logs in by a request of its own, and sends the token of the reply with every other request. The server forgets the token
+//! after some minutes without a request: then the client logs in again.
+
+use std::time::Duration;
+
+use prost::Message;
+use tonic::client::Grpc;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+use tonic_prost::ProstCodec;
+
+use super::calls::{self, Failure, causes, late};
+use super::messages::{LoggedIn, Login as LogIn};
+use crate::credentials::{Credentials, Login, Provider};
+use crate::engine::remote::store::StoreError;
+use crate::env;
+use crate::error::ServerError;
+use crate::mutex::Mutex;
+
+/// The source of the user and its password.
+#[derive(Debug, Clone)]
+pub(super) struct Account {
+    pub(super) login: Login,
+    /// The program's own source, which replaces the login.
+    pub(super) provider: Option<Provider>,
+}
+
+/// A connection to one member.
+#[derive(Debug)]
+pub(super) struct Connection {
+    channel: Channel,
+    account: Account,
+    /// None without a user.
+    token: Mutex<Option<MetadataValue<Ascii>>>,
+    limit: Duration,
+}
+
+impl Connection {
+    /// Connects, and logs in.
+    pub(super) async fn open(
+        member: &str,
+        account: Account,
+        connect: Duration,
+        limit: Duration,
+    ) -> Result<Self, ServerError> {
+        let endpoint = Endpoint::from_shared(format!("http://{member}"))
+            .map_err(|error| ServerError::Unavailable(causes(&error)))?;
+        let connected =
+            env::within(connect, endpoint.connect_timeout(connect).tcp_nodelay(true).connect()).await;
+        let failed = |text| ServerError::Unavailable(format!("{member}: {text}"));
+        let channel = match connected {
+            Some(Ok(channel)) => channel,
+            Some(Err(error)) => return Err(failed(causes(&error))),
+            None => return Err(failed(format!("no connection within {connect:?}"))),
+        };
+        let connection = Self { channel, account, token: Mutex::default(), limit };
+        connection.log_in().await?;
+        Ok(connection)
+    }
+
+    /// Logs in, if there is a user.
+    async fn log_in(&self) -> Result<(), ServerError> {
+        let Account { login, provider } = &self.account;
+        let Credentials { user, password, .. } = login.credentials(provider.as_ref()).await?;
+        let (name, password) = match (user, password) {
+            (None, None) => return Ok(()),
+            (Some(name), password) => (name, password.unwrap_or_default()),
+            (None, Some(_)) => {
+                return Err(ServerError::Denied(
+                    "a password of etcd needs a user: write USER:PASSWORD@".into(),
+                ));
+            }
+        };
+        *self.token.lock() = None;
+        let reply: LoggedIn =
+            self.once(calls::LOG_IN, LogIn { name, password }).await.map_err(Failure::into_error)?;
+        let token = reply.token.parse::<MetadataValue<Ascii>>();
+        let mut token = token.map_err(|_| ServerError::Denied("the token of etcd cannot be sent".into()))?;
+        token.set_sensitive(true);
+        *self.token.lock() = Some(token);
+        Ok(())
+    }
+
+    /// One request and its reply. Logs in anew if the server has forgotten the user.
+    pub(super) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Failure>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + 'static,
+    {
+        match self.once(path, request.clone()).await {
+            Err(Failure::NoToken(_)) => {
+                self.log_in().await.map_err(|error| Failure::Other(StoreError::Refused(error)))?;
+                self.once(path, request).await
+            }
+            done => done,
+        }
+    }
+
+    async fn once<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Failure>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut client = Grpc::new(self.channel.clone());
+        let reply = async {
+            if let Err(error) = client.ready().await {
+                return Err(Failure::Other(StoreError::NotSent(ServerError::Unavailable(causes(&error)))));
+            }
+            let codec = ProstCodec::<Q, A>::default();
+            let reply = client.unary(self.signed(request), calls::at(path), codec).await;
+            reply.map(tonic::Response::into_inner).map_err(|status| Failure::of(&status))
+        };
+        let reply = env::within(self.limit, reply).await;
+        reply.unwrap_or_else(|| Err(Failure::Other(StoreError::Unknown(late(self.limit)))))
+    }
+
+    /// Opens a stream. It resolves with the first reply.
+    pub(super) async fn stream<S, Q, A>(
+        &self,
+        path: &'static str,
+        requests: S,
+    ) -> Result<tonic::Streaming<A>, Status>
+    where
+        S: tokio_stream::Stream<Item = Q> + Send + 'static,
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut client = Grpc::new(self.channel.clone());
+        client.ready().await.map_err(|error| Status::unavailable(causes(&error)))?;
+        let codec = ProstCodec::<Q, A>::default();
+        let opened = client.streaming(self.signed(requests), calls::at(path), codec).await?;
+        Ok(opened.into_inner())
+    }
+
+    /// A request in the name of the user.
+    fn signed<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(token) = self.token.lock().clone() {
+            request.metadata_mut().insert("token", token);
+        }
+        request
+    }
+}

@@ -1,0 +1,262 @@
+//! The connection to one member of the cluster, and the session of the client.
+//!
+//! The session is a lease, which a stream of heartbeats keeps alive. It may outlive the connection: the next one, to the next
+//! member, continues it. Its deadline follows from what the server has granted, and from the time before the request was sent.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::Streaming;
+
+use super::calls::{self, Failure, causes, late};
+use super::connection::{Account, Connection};
+use super::messages::{Grant, Granted, LeaseId, Lives, Revoked, WatchReply, WatchRequest};
+use crate::engine::remote::store::StoreError;
+use crate::env::{self, Instant};
+use crate::error::ServerError;
+use crate::lease::margin;
+use crate::loss::Loss;
+use crate::mutex::Mutex;
+use crate::session::Session;
+
+/// The least time after which a heartbeat counts as unanswered.
+const SHORTEST_BEAT: Duration = Duration::from_millis(500);
+
+/// The session of a client.
+#[derive(Debug, Clone)]
+pub(super) struct ClientSession {
+    /// The id of its lease.
+    pub(super) lease: i64,
+    pub(super) session: Arc<Session>,
+    /// Whether the key that tells who the client is was written.
+    pub(super) is_recorded: Arc<AtomicBool>,
+}
+
+/// A connection that serves requests.
+#[derive(Debug)]
+pub(super) struct Link {
+    connection: Connection,
+    pub(super) member: String,
+    pub(super) client: ClientSession,
+    pub(super) watches: UnboundedSender<WatchRequest>,
+    limit: Duration,
+    /// Notified when a heartbeat is due at once, or a request had no reply.
+    hurry: Notify,
+    fault: Mutex<Option<ServerError>>,
+}
+
+/// The streams of a connection.
+pub(super) struct Streams {
+    beats: UnboundedSender<LeaseId>,
+    replies: Streaming<Lives>,
+    /// How long the server has granted the lease for.
+    ttl: Duration,
+    watches: UnboundedReceiver<WatchRequest>,
+}
+
+/// Why a connection serves no more requests.
+#[derive(Debug)]
+pub(super) enum Fall {
+    /// There is no connection, or it is of no use.
+    Broken(ServerError),
+    /// The session is lost, and the connection may be there.
+    Session,
+}
+
+/// The limits of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) connect: Duration,
+    pub(super) reply: Duration,
+    /// The time to live of the lease, in seconds.
+    pub(super) ttl: i64,
+}
+
+impl Link {
+    /// Connects to a member, and continues the session `before`, or begins one if that is lost.
+    pub(super) async fn open(
+        member: &str,
+        account: Account,
+        limits: Limits,
+        before: Option<&ClientSession>,
+    ) -> Result<(Self, Streams), ServerError> {
+        let limit = limits.reply;
+        let connection = Connection::open(member, account, limits.connect, limit).await?;
+        let client = if let Some(before) = before.filter(|before| before.session.loss().is_none()) {
+            before.clone()
+        } else {
+            if let Some(before) = before {
+                revoke(&connection, before.lease).await;
+            }
+            grant(&connection, limits).await?
+        };
+        let begun = env::now();
+        let (beats, outgoing) = unbounded_channel();
+        let _ = beats.send(LeaseId { id: client.lease });
+        let first = async {
+            let opened = connection.stream(calls::KEEP_ALIVE, UnboundedReceiverStream::new(outgoing)).await;
+            let mut replies: Streaming<Lives> = opened.map_err(|status| unavailable(&status))?;
+            let first = replies.message().await.map_err(|status| unavailable(&status))?;
+            Ok((replies, first))
+        };
+        let (replies, first) = env::within(limit, first).await.unwrap_or_else(|| Err(late(limit)))?;
+        let ttl = alive(&client.session, first, begun)
+            .ok_or_else(|| ServerError::Unavailable("the lease of this client is gone".into()))?;
+        let (sender, watches) = unbounded_channel();
+        let link = Self {
+            connection,
+            member: member.to_owned(),
+            client,
+            watches: sender,
+            limit,
+            hurry: Notify::new(),
+            fault: Mutex::default(),
+        };
+        Ok((link, Streams { beats, replies, ttl, watches }))
+    }
+
+    /// Sends a request, and returns its reply.
+    pub(super) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, StoreError>
+    where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        self.connection.call(path, request).await.map_err(|failure| match failure {
+            Failure::NoLease => {
+                self.client.session.lose(Loss::Gone);
+                self.hurry.notify_one();
+                StoreError::Refused(ServerError::Unavailable("the lease of this client is gone".into()))
+            }
+            Failure::NoToken(error) => StoreError::Refused(error),
+            Failure::Other(error) => {
+                if let StoreError::Unknown(reason) | StoreError::NotSent(reason) = &error {
+                    self.fault.lock().get_or_insert_with(|| reason.clone());
+                    self.hurry.notify_one();
+                }
+                error
+            }
+        })
+    }
+
+    /// Sends a heartbeat at once: the session may be lost.
+    pub(super) fn doubt_session(&self) {
+        self.hurry.notify_one();
+    }
+
+    /// Ends the session.
+    pub(super) async fn revoke(&self) {
+        revoke(&self.connection, self.client.lease).await;
+    }
+
+    /// Keeps the session alive, and reports what the stream of watches says, until the connection is of no use.
+    pub(super) async fn serve(&self, streams: Streams, report: impl Fn(WatchReply)) -> Fall {
+        let Streams { beats, replies, ttl, watches } = streams;
+        tokio::select! {
+            biased;
+            fall = self.keep_alive(beats, replies, ttl) => fall,
+            fall = self.keep_watching(watches, report) => fall,
+        }
+    }
+
+    async fn keep_alive(
+        &self,
+        beats: UnboundedSender<LeaseId>,
+        mut replies: Streaming<Lives>,
+        mut ttl: Duration,
+    ) -> Fall {
+        let session = &self.client.session;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.hurry.notified() => {}
+                () = env::sleep_for(ttl / 3) => {}
+            }
+            if let Some(fault) = self.fault.lock().take() {
+                return Fall::Broken(fault);
+            }
+            if session.loss().is_some() {
+                return Fall::Session;
+            }
+            let begun = env::now();
+            // A stream that has ended has no reply.
+            let _ = beats.send(LeaseId { id: self.client.lease });
+            let limit = (ttl / 10).clamp(SHORTEST_BEAT, self.limit.max(SHORTEST_BEAT));
+            let reply = match env::within(limit, replies.message()).await {
+                Some(Ok(reply)) => reply,
+                Some(Err(status)) => return Fall::Broken(unavailable(&status)),
+                None => return Fall::Broken(late(limit)),
+            };
+            if reply.is_none() {
+                return Fall::Broken(ServerError::Unavailable("the connection was closed".into()));
+            }
+            match alive(session, reply, begun) {
+                Some(granted) => ttl = granted,
+                None => return Fall::Session,
+            }
+        }
+    }
+
+    async fn keep_watching(
+        &self,
+        requests: UnboundedReceiver<WatchRequest>,
+        report: impl Fn(WatchReply),
+    ) -> Fall {
+        // It resolves with the first reply, so with the first watch.
+        let opened = self.connection.stream(calls::WATCH, UnboundedReceiverStream::new(requests)).await;
+        let mut replies: Streaming<WatchReply> = match opened {
+            Ok(replies) => replies,
+            Err(status) => return Fall::Broken(unavailable(&status)),
+        };
+        loop {
+            match replies.message().await {
+                Ok(Some(reply)) => report(reply),
+                Ok(None) => return Fall::Broken(ServerError::Unavailable("the watches were closed".into())),
+                Err(status) => return Fall::Broken(unavailable(&status)),
+            }
+        }
+    }
+}
+
+async fn grant(connection: &Connection, limits: Limits) -> Result<ClientSession, ServerError> {
+    let begun = env::now();
+    let granted: Granted =
+        connection.call(calls::GRANT, Grant { ttl: limits.ttl }).await.map_err(Failure::into_error)?;
+    let session = Session::new(deadline(begun, seconds(granted.ttl)));
+    Ok(ClientSession { lease: granted.id, session, is_recorded: Arc::default() })
+}
+
+async fn revoke(connection: &Connection, lease: i64) {
+    let revoked: Result<Revoked, _> = connection.call(calls::REVOKE, LeaseId { id: lease }).await;
+    if let Err(failure @ (Failure::Other(_) | Failure::NoToken(_))) = revoked {
+        let error = failure.into_error();
+        tracing::debug!(%error, "a lease could not be revoked, and runs out by itself");
+    }
+}
+
+/// Moves the deadline of a session whose heartbeat was sent at `begun`, and returns its time to live; `None` if it is lost.
+fn alive(session: &Session, reply: Option<Lives>, begun: Instant) -> Option<Duration> {
+    let ttl = reply.map_or(0, |reply| reply.ttl);
+    if ttl <= 0 {
+        session.lose(Loss::Gone);
+        return None;
+    }
+    session.set_deadline(deadline(begun, seconds(ttl)));
+    session.loss().is_none().then(|| seconds(ttl))
+}
+
+fn seconds(ttl: i64) -> Duration {
+    Duration::from_secs(ttl.max(0).unsigned_abs())
+}
+
+/// Until when a session may be trusted that the server has granted for `ttl` no earlier than `begun`.
+fn deadline(begun: Instant, ttl: Duration) -> Instant {
+    begun + ttl - margin(ttl)
+}
+
+fn unavailable(error: &dyn std::error::Error) -> ServerError {
+    ServerError::Unavailable(causes(error))
+}

@@ -1,0 +1,444 @@
+//! The engine on etcd, in the dialect of `etcdctl lock` and of Go's packages `concurrency` and `recipes`.
+//!
+//! A client has one lease, its session, and one stream of heartbeats for it. A lock is a queue of keys below its name: the owner of
+//! the oldest key holds the lock, and every other owner watches the key before its own. A release deletes the key. All keys of a
+//! client are bound to its lease, so the server deletes them when the client is gone. See [`keys`].
+
+mod address;
+mod calls;
+mod connection;
+mod decide;
+mod keys;
+mod link;
+mod locks;
+mod messages;
+mod order;
+mod places;
+mod transaction;
+mod view;
+mod watches;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch::Sender;
+
+use self::address::Address;
+use self::connection::Account;
+use self::link::{ClientSession, Fall, Limits, Link, Streams};
+use self::locks::Entry;
+use self::messages::{Range, Ranged, WatchReply};
+use self::order::Order;
+use self::places::{Places, State};
+use self::watches::{Watched, Watches};
+use super::remote::Remote;
+use super::remote::store::{
+    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, Topic, Traits, Wake,
+    Watch, report,
+};
+use super::schemes::{Options, Scheme};
+use super::{Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
+use crate::env::{self, Tasks, jittered};
+use crate::error::ServerError;
+use crate::identity::Identity;
+use crate::loss::Loss;
+use crate::mutex::Mutex;
+
+/// `etcd://[user:password@]host[:port],…`.
+pub(crate) const SCHEME: Scheme = Scheme {
+    names: &["etcd"],
+    usage: "`etcd://[user:password@]host[:port],…` (etcd)",
+    profile: &PROFILE,
+    server: |url| Address::parse(url).ok().map(|address| address.server()),
+    open: |url, options| {
+        let address = Address::parse(url)?;
+        Ok(Box::pin(async move {
+            let (linger, lazy) = (options.linger, options.lazy);
+            let store = |events| EtcdStore(Arc::new(Cluster::new(address, &options, events)));
+            let remote = if lazy {
+                Remote::connect_lazily(linger, store)?
+            } else {
+                Remote::connect(linger, store).await?
+            };
+            Ok(Arc::new(remote) as Arc<dyn Engine>)
+        }))
+    },
+};
+
+static PROFILE: Profile = Profile {
+    engine: "etcd",
+    real_time: true,
+    lacks: &[
+        Feature::Kind(Kind::SetNx),
+        Feature::Kind(Kind::Group),
+        Feature::Kind(Kind::Semaphore),
+        Feature::Kind(Kind::LeasedSemaphore),
+        Feature::Kind(Kind::Latch),
+        Feature::MinHold,
+        Feature::Steal,
+        Feature::Upgrade,
+        Feature::FencedWrite,
+        Feature::LastToken,
+        Feature::List,
+    ],
+};
+
+static TRAITS: Traits = Traits {
+    profile: &PROFILE,
+    lease: LeaseOf::Session,
+    counts: By::Client,
+    owners: By::Server,
+    ordered: false,
+    takes_all: false,
+};
+
+/// A hold that is released sooner than this is never watched.
+const YOUNG: Duration = Duration::from_millis(20);
+/// How long the server keeps a lock for a waiter whose turn it is. A waiter that is not polled loses its place then.
+const TURN: Duration = Duration::from_secs(2);
+/// The pauses between attempts to connect.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// The locks of one client.
+struct EtcdStore(Arc<Cluster>);
+
+/// The cluster as one client sees it.
+struct Cluster {
+    address: Address,
+    account: Account,
+    limits: Limits,
+    events: Weak<dyn Events>,
+    /// None if the client is anonymous.
+    identity: Option<Arc<Identity>>,
+    /// The I/O thread.
+    io: OnceLock<Tasks>,
+    link: Mutex<Option<Arc<Link>>>,
+    places: Mutex<Places>,
+    watches: Watches,
+    order: Order,
+    /// Whether the client is closed.
+    closed: Sender<bool>,
+}
+
+impl Cluster {
+    fn new(address: Address, options: &Options, events: Weak<dyn Events>) -> Self {
+        let Options { connect_timeout: connect, response_timeout: reply, watchdog, .. } = *options;
+        let whole = watchdog.as_secs() + u64::from(watchdog.subsec_nanos() > 0);
+        let ttl = i64::try_from(whole.max(1)).unwrap_or(i64::MAX);
+        let account = Account { login: address.login.clone(), provider: options.credentials.clone() };
+        Self {
+            address,
+            account,
+            limits: Limits { connect, reply, ttl },
+            events,
+            identity: options.identity.clone(),
+            io: OnceLock::new(),
+            link: Mutex::default(),
+            places: Mutex::default(),
+            watches: Watches::default(),
+            order: Order::default(),
+            closed: Sender::new(false),
+        }
+    }
+
+    /// The connection, if there is one and the session lives.
+    fn link(&self) -> Result<Arc<Link>, StoreError> {
+        let link = self.link.lock().clone().filter(|link| link.client.session.loss().is_none());
+        link.ok_or_else(|| StoreError::NotSent(ServerError::Unavailable("not connected".into())))
+    }
+
+    /// Runs on the I/O thread, if that has begun.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(io) = self.io.get() {
+            io.spawn(task);
+        }
+    }
+
+    /// Serves until this is dropped.
+    async fn serve(self: &Arc<Self>, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
+        let (mut member, mut client) = (0, None);
+        let mut streams = if let Some(opened) = opened {
+            let first = self.connect_once(&mut member, &mut client).await;
+            opened(first.as_ref().map(|_| ()).map_err(Clone::clone));
+            let Ok(streams) = first else { return };
+            streams
+        } else {
+            let streams = self.connect(&mut member, &mut client, None).await;
+            report(&self.events, |events| events.up(Shard::ONLY, false));
+            streams
+        };
+        loop {
+            let Some(link) = self.link.lock().clone() else { return };
+            let fall = link.serve(streams, |reply| self.watched(&link, &reply)).await;
+            *self.link.lock() = None;
+            self.watches.clear();
+            match fall {
+                Fall::Session => {
+                    streams = self.connect(&mut member, &mut client, None).await;
+                    report(&self.events, |events| events.rewatched());
+                }
+                Fall::Broken(reason) => {
+                    report(&self.events, |events| events.down(Shard::ONLY));
+                    member += 1;
+                    streams = self.connect(&mut member, &mut client, Some(reason)).await;
+                    report(&self.events, |events| events.up(Shard::ONLY, true));
+                }
+            }
+            if let Ok(link) = self.link() {
+                self.watch_again(&link);
+            }
+        }
+    }
+
+    /// A connection has replaced another one: holders are watched again, and waiters have to retry.
+    fn watch_again(self: &Arc<Self>, link: &Arc<Link>) {
+        let all = self.places.lock().unwatched();
+        for (hold_key, place) in all {
+            match place.state {
+                State::Held => self.watch_hold(link, &hold_key, place.created),
+                State::Waiting => self.expect_retry(link, &hold_key),
+                State::New | State::Leaving => {}
+            }
+        }
+    }
+
+    /// Connects to one member after the other until one serves.
+    async fn connect(
+        self: &Arc<Self>,
+        member: &mut usize,
+        client: &mut Option<ClientSession>,
+        reason: Option<ServerError>,
+    ) -> Streams {
+        let mut pause = FIRST_PAUSE;
+        reason.inspect(|reason| self.still_down(reason));
+        loop {
+            match self.connect_once(member, client).await {
+                Ok(streams) => return streams,
+                Err(reason) => self.still_down(&reason),
+            }
+            env::sleep_for(jittered(pause)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn still_down(&self, reason: &ServerError) {
+        report(&self.events, |events| events.still_down(Shard::ONLY, reason.clone()));
+    }
+
+    /// Tries each member once.
+    async fn connect_once(
+        self: &Arc<Self>,
+        member: &mut usize,
+        client: &mut Option<ClientSession>,
+    ) -> Result<Streams, ServerError> {
+        let mut last = ServerError::Unavailable("the URL names no member".into());
+        for _ in &self.address.members {
+            self.tell_lost(client.as_ref());
+            let address = &self.address.members[*member % self.address.members.len()];
+            match Link::open(address, self.account.clone(), self.limits, client.as_ref()).await {
+                Ok((link, streams)) => {
+                    let is_same = client.as_ref().is_some_and(|before| before.lease == link.client.lease);
+                    if !is_same {
+                        self.tell_lost(client.as_ref());
+                        *self.places.lock() = Places::default();
+                    }
+                    *client = Some(link.client.clone());
+                    *self.link.lock() = Some(Arc::new(link));
+                    return Ok(streams);
+                }
+                Err(error) => last = error,
+            }
+            *member += 1;
+        }
+        Err(last)
+    }
+
+    /// Reports a session that is lost.
+    fn tell_lost(&self, client: Option<&ClientSession>) {
+        if let Some(ClientSession { session, .. }) = client
+            && let Some(loss) = session.loss()
+        {
+            report(&self.events, |events| events.session_lost(session, loss));
+        }
+    }
+
+    /// The stream of watches says something.
+    fn watched(self: &Arc<Self>, link: &Arc<Link>, reply: &WatchReply) {
+        if reply.canceled || !reply.events.is_empty() {
+            self.changed(link, reply.id);
+        } else if reply.created
+            && let Some(watched) = self.watches.get(reply.id)
+        {
+            let (cluster, link, id) = (Arc::clone(self), Arc::clone(link), reply.id);
+            self.spawn(async move { cluster.look(&link, id, watched).await });
+        }
+    }
+
+    /// A watch has begun: reads whether anything has changed before.
+    async fn look(self: &Arc<Self>, link: &Arc<Link>, id: i64, watched: Watched) {
+        let Watched { span, created_until, found, .. } = watched;
+        let now: Result<Ranged, _> =
+            link.call(calls::RANGE, transaction::newest(&span, created_until, 0)).await;
+        if now.is_ok_and(|now| now.found.len() != found) {
+            self.changed(link, id);
+        }
+    }
+
+    /// What is watched has changed: a waiter retries, and a holder has lost its lock.
+    fn changed(self: &Arc<Self>, link: &Arc<Link>, id: i64) {
+        let Some(Watched { hold_key, .. }) = self.watches.get(id) else { return };
+        self.watches.end(&link.watches, id);
+        let mut places = self.places.lock();
+        let Some(place) = places.get(&hold_key).filter(|place| place.watch == Some(id)) else { return };
+        place.watch = None;
+        if place.state != State::Held {
+            drop(places);
+            self.expect_retry(link, &hold_key);
+            let resource = hold_key.resource;
+            let owner = (resource.kind == Kind::Fair).then_some(hold_key.owner);
+            return report(&self.events, |events| events.freed(&(resource, owner)));
+        }
+        let loss = if place.is_forced { Loss::ForceUnlocked } else { Loss::Gone };
+        places.remove(&hold_key);
+        drop(places);
+        report(&self.events, |events| events.revoked_one(&hold_key, loss));
+        // Perhaps the whole lease was revoked.
+        link.doubt_session();
+    }
+}
+
+impl EtcdStore {
+    /// Carries a request out on the I/O thread. A client that is not connected yet has nothing to be carried out.
+    fn request<T: Send + 'static>(
+        &self,
+        done: impl Done<T>,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) {
+        if !*self.0.closed.borrow() {
+            self.0.spawn(async move { done.done(work.await) });
+        }
+    }
+}
+
+impl fmt::Debug for EtcdStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Etcd").field(&self.0.address.server()).finish()
+    }
+}
+
+impl Store for EtcdStore {
+    fn traits(&self) -> &'static Traits {
+        &TRAITS
+    }
+
+    fn wake(&self, _kind: Kind) -> Wake {
+        Wake::Message
+    }
+
+    fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
+        let (cluster, entry) = (Arc::clone(&self.0), Entry::new(take));
+        let before = cluster.order.before(&take.hold_key.resource.name);
+        self.request(done, async move {
+            before.over().await;
+            cluster.take(&entry).await
+        });
+    }
+
+    fn give(&self, key: &HoldKey, _from: u32, _length: Duration, done: impl Done<Given>) {
+        let (cluster, key) = (Arc::clone(&self.0), key.clone());
+        let deletion = cluster.order.delete(&key.resource.name);
+        self.request(done, async move {
+            let given = cluster.give(&key).await;
+            drop(deletion);
+            given
+        });
+    }
+
+    fn lower(&self, key: &HoldKey, to: u32, done: impl Done<Given>) {
+        let (cluster, key) = (Arc::clone(&self.0), key.clone());
+        let deletion = cluster.order.delete(&key.resource.name);
+        self.request(done, async move {
+            let given = cluster.lower(&key, to).await;
+            drop(deletion);
+            given
+        });
+    }
+
+    fn is_there(&self, key: &HoldKey, done: impl Done<bool>) {
+        let (cluster, key) = (Arc::clone(&self.0), key.clone());
+        self.request(done, async move { cluster.is_there(&key).await });
+    }
+
+    fn force(&self, resource: &Resource, done: impl Done<Forced>) {
+        let (cluster, resource) = (Arc::clone(&self.0), resource.clone());
+        self.request(done, async move { cluster.force(&resource).await });
+    }
+
+    fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>) {
+        let cluster = Arc::clone(&self.0);
+        match *query {
+            Query::Holder(resource, owner) => {
+                let resource = resource.clone();
+                self.request(done, async move {
+                    let holding = cluster.holder(&resource, owner).await?;
+                    Ok(QueryResult { holding, ..QueryResult::default() })
+                });
+            }
+            Query::Queue(resource) | Query::Waiters(resource) => {
+                let resource = resource.clone();
+                self.request(done, async move { cluster.waiting(&resource).await });
+            }
+            Query::Client(resource, client) => {
+                let resource = resource.clone();
+                self.request(done, async move { cluster.client(&resource, client).await });
+            }
+            Query::Token(_) | Query::Uptime => self.request(done, async { Ok(QueryResult::default()) }),
+        }
+    }
+
+    /// A waiter watches the key before its own, as soon as it has one.
+    fn watch(&self, _topic: &Topic) -> Watch {
+        Watch::Active
+    }
+
+    fn left(&self, key: &HoldKey) -> Option<Duration> {
+        let is_waiting = |place: &mut places::Place| place.state == State::Waiting;
+        let mut places = self.0.places.lock();
+        places.get(key).is_some_and(is_waiting).then(|| Duration::from_secs(self.0.limits.ttl.unsigned_abs()))
+    }
+
+    fn server(&self, _shard: Shard) -> String {
+        let link = self.0.link.lock();
+        link.as_ref().map_or_else(|| self.0.address.server(), |link| format!("etcd://{}", link.member))
+    }
+
+    fn ping(&self, done: impl Done<()>) {
+        let cluster = Arc::clone(&self.0);
+        self.request(done, async move {
+            let range = Range { key: keys::client(0), ..Range::default() };
+            let _: Ranged = cluster.link()?.call(calls::RANGE, range).await?;
+            Ok(())
+        });
+    }
+
+    async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
+        let cluster = &self.0;
+        cluster.io.get_or_init(Tasks::here);
+        let mut closed = cluster.closed.subscribe();
+        tokio::select! {
+            biased;
+            _ = closed.wait_for(|closed| *closed) => {}
+            () = cluster.serve(opened) => {}
+        }
+        let last = cluster.link.lock().take();
+        if let Some(link) = last {
+            link.revoke().await;
+        }
+    }
+
+    fn close(&self) {
+        self.0.closed.send_replace(true);
+    }
+}

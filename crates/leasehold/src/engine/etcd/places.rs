@@ -1,0 +1,175 @@
+//! The places of this client in the queues of the server: one key for each owner that holds a lock or waits for it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use super::keys;
+use crate::engine::{HoldKey, Kind};
+use crate::env::{self, Instant};
+
+/// For how long a request without a reply may still be carried out.
+const LATEST: Duration = Duration::from_secs(90);
+
+/// All places of one session.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    all: BTreeMap<HoldKey, Place>,
+    owners: HashMap<Vec<u8>, HoldKey>,
+    /// Keys without the number of an owner that a request without a reply may still write or delete: no owner gets one again.
+    spent: HashSet<Vec<u8>>,
+    /// Keys of an owner that such a request may still write, and until when.
+    late: HashMap<HoldKey, Vec<(Vec<u8>, Instant)>>,
+    repetitions: u64,
+}
+
+/// The place of one owner.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) key: Vec<u8>,
+    lease: i64,
+    /// The revision at which its key was created, if that is known.
+    pub(super) created: i64,
+    pub(super) state: State,
+    /// The watch on what it waits for, or on its own key if it holds the lock.
+    pub(super) watch: Option<i64>,
+    /// Its turn may have come, which has this number, and its owner has not retried since.
+    pub(super) turn: Option<i64>,
+    /// This client is about to free it in place of its holder.
+    pub(super) is_forced: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing is known of its key.
+    New,
+    Waiting,
+    Held,
+    /// Its key is being deleted.
+    Leaving,
+}
+
+impl Places {
+    /// The place of an owner, which may be a new one.
+    pub(super) fn enter(&mut self, hold_key: &HoldKey, lease: i64) -> &mut Place {
+        let of = hold_key.of_hold();
+        if self.all.get(&of).is_some_and(|place| place.lease != lease) {
+            // It has ended with its lease.
+            self.remove(&of);
+        }
+        if !self.all.contains_key(&of) {
+            let key = self.new_key(hold_key, lease);
+            self.owners.insert(key.clone(), of.clone());
+            let place = Place {
+                key,
+                lease,
+                created: 0,
+                state: State::New,
+                watch: None,
+                turn: None,
+                is_forced: false,
+            };
+            self.all.insert(of.clone(), place);
+        }
+        self.all.get_mut(&of).expect("it was entered just now")
+    }
+
+    fn new_key(&mut self, hold_key: &HoldKey, lease: i64) -> Vec<u8> {
+        let resource = &hold_key.resource;
+        if matches!(resource.kind, Kind::Lock | Kind::Spin) {
+            let plain = keys::plain(resource, lease);
+            if !self.owners.contains_key(&plain) && !self.spent.contains(&plain) {
+                return plain;
+            }
+        }
+        let mut repetition = 0;
+        if self.late.contains_key(&hold_key.of_hold()) {
+            self.repetitions += 1;
+            repetition = self.repetitions;
+        }
+        keys::owned(resource, lease, hold_key.owner, repetition)
+    }
+
+    pub(super) fn get(&mut self, hold_key: &HoldKey) -> Option<&mut Place> {
+        self.all.get_mut(&hold_key.of_hold())
+    }
+
+    pub(super) fn remove(&mut self, hold_key: &HoldKey) -> Option<Place> {
+        let place = self.all.remove(&hold_key.of_hold())?;
+        self.owners.remove(&place.key);
+        Some(place)
+    }
+
+    /// The owner of a key, if it is one of this client.
+    pub(super) fn owner(&self, key: &[u8]) -> Option<&HoldKey> {
+        self.owners.get(key)
+    }
+
+    /// A request that writes or deletes the key of a place has no reply: it may still be carried out.
+    pub(super) fn doubt(&mut self, hold_key: &HoldKey) {
+        let of = hold_key.of_hold();
+        let Some(place) = self.all.get(&of) else { return };
+        self.spent.insert(place.key.clone());
+        let now = env::now();
+        self.late.retain(|_, keys| {
+            keys.retain(|(_, until)| *until > now);
+            !keys.is_empty()
+        });
+        self.late.entry(of).or_default().push((place.key.clone(), now + LATEST));
+    }
+
+    /// Keys of an owner that may still be written late.
+    pub(super) fn late(&self, hold_key: &HoldKey) -> Vec<Vec<u8>> {
+        let late = self.late.get(&hold_key.of_hold()).into_iter().flatten();
+        late.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// All places, whose watches have ended.
+    pub(super) fn unwatched(&mut self) -> Vec<(HoldKey, Place)> {
+        self.all.values_mut().for_each(|place| place.watch = None);
+        self.all.iter().map(|(hold_key, place)| (hold_key.clone(), place.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_id::ClientId;
+    use crate::engine::Resource;
+    use crate::name::Name;
+    use crate::owner::OwnerId;
+
+    fn hold_key(kind: Kind, number: u64) -> HoldKey {
+        let resource = Resource::new(kind, Name::new("", "n").unwrap());
+        HoldKey { resource, owner: OwnerId { client: ClientId::random(), number }, amount: 1 }
+    }
+
+    fn key(places: &mut Places, hold_key: &HoldKey) -> String {
+        String::from_utf8(places.enter(hold_key, 31).key.clone()).unwrap()
+    }
+
+    #[test]
+    fn the_first_owner_has_the_key_of_other_programs_and_each_further_owner_its_own() {
+        let mut places = Places::default();
+        let [one, two, fair] =
+            [(Kind::Lock, 1), (Kind::Spin, 2), (Kind::Fair, 3)].map(|(kind, n)| hold_key(kind, n));
+        let expected = ["n/1f".into(), format!("n/1f/{}", two.owner), format!("n/1f/{}", fair.owner)];
+        assert_eq!([&one, &two, &fair].map(|of| key(&mut places, of)), expected);
+        assert_eq!(key(&mut places, &one), "n/1f", "it stays");
+        assert_eq!(places.owner(b"n/1f"), Some(&one));
+        places.remove(&one);
+        assert_eq!(key(&mut places, &hold_key(Kind::Lock, 4)), "n/1f", "it is free again");
+    }
+
+    #[test]
+    fn no_owner_gets_a_key_that_a_late_request_may_still_change() {
+        let mut places = Places::default();
+        let one = hold_key(Kind::Lock, 1);
+        assert_eq!(key(&mut places, &one), "n/1f");
+        places.doubt(&one);
+        places.remove(&one);
+        let two = hold_key(Kind::Lock, 2);
+        assert_eq!(key(&mut places, &two), format!("n/1f/{}", two.owner));
+        assert_eq!(key(&mut places, &one), format!("n/1f/{}.1", one.owner), "nor does the same owner");
+        assert_eq!(places.late(&one), [b"n/1f".to_vec()]);
+    }
+}

@@ -1,0 +1,93 @@
+//! Transactions: conditions, and what is done if they hold or do not.
+
+use super::calls;
+use super::keys::Span;
+use super::link::Link;
+use super::messages::{
+    Against, Compare, Compared, Delete, KeyValue, Operation, Order, Outcome, Put, Range, Relation, Request,
+    Response, SortBy, Transacted, Transaction,
+};
+use crate::engine::remote::store::StoreError;
+use crate::error::ServerError;
+
+/// What a transaction has done.
+pub(super) struct Done {
+    /// Whether its conditions held.
+    pub(super) held: bool,
+    /// The revision of the store after it.
+    pub(super) revision: i64,
+    outcomes: Vec<Outcome>,
+}
+
+impl Done {
+    /// The keys that its reads have found, in the order of the reads.
+    pub(super) fn found(&self) -> impl Iterator<Item = &[KeyValue]> {
+        self.outcomes.iter().filter_map(|outcome| match &outcome.response {
+            Some(Response::Range(ranged)) => Some(ranged.found.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// How many keys it has deleted.
+    pub(super) fn deleted(&self) -> usize {
+        let deleted = |outcome: &Outcome| match &outcome.response {
+            Some(Response::Delete(deleted)) => usize::try_from(deleted.count).unwrap_or_default(),
+            _ => 0,
+        };
+        self.outcomes.iter().map(deleted).sum()
+    }
+}
+
+/// Carries a transaction out.
+pub(super) async fn transact(link: &Link, transaction: Transaction) -> Result<Done, StoreError> {
+    let Transacted { header, held, outcomes } = link.call(calls::TRANSACTION, transaction).await?;
+    let header = header.ok_or_else(|| {
+        StoreError::Unknown(ServerError::Unavailable("the reply has no revision: is this etcd?".into()))
+    })?;
+    Ok(Done { held, revision: header.revision, outcomes })
+}
+
+/// Every key of a span, or the only one, was created at this revision; at zero: there is none.
+pub(super) fn created(span: &Span, revision: i64) -> Compare {
+    Compare {
+        relation: Relation::Equal.into(),
+        compared: Compared::Created.into(),
+        key: span.key.clone(),
+        against: Some(Against::Created(revision)),
+        end: span.end.clone(),
+    }
+}
+
+pub(super) fn put(key: &[u8], value: Vec<u8>, lease: i64) -> Operation {
+    operation(Request::Put(Put { key: key.to_vec(), value, lease }))
+}
+
+pub(super) fn delete(key: &[u8]) -> Operation {
+    operation(Request::Delete(Delete { key: key.to_vec() }))
+}
+
+pub(super) fn read(range: Range) -> Operation {
+    operation(Request::Range(range))
+}
+
+/// The oldest keys of a span; all of them without a limit.
+pub(super) fn oldest(span: &Span, limit: i64) -> Range {
+    Range {
+        key: span.key.clone(),
+        end: span.end.clone(),
+        limit,
+        order: Order::Ascending.into(),
+        sort_by: SortBy::Created.into(),
+        keys_only: true,
+        created_until: 0,
+    }
+}
+
+/// The keys of a span that were created no later than this revision, the newest first.
+pub(super) fn newest(span: &Span, created_until: i64, limit: i64) -> Range {
+    Range { order: Order::Descending.into(), created_until, ..oldest(span, limit) }
+}
+
+fn operation(request: Request) -> Operation {
+    Operation { request: Some(request) }
+}
