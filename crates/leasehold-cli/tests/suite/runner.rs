@@ -26,7 +26,7 @@ pub(crate) fn pid(process: &Child) -> Pid {
 
 /// How messages name the holder of a lock that is the `run` of this process.
 pub(crate) fn holder_text(pid: &str) -> String {
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux has it");
     format!("leasehold-run (host {}, pid {pid})", host.trim())
 }
 
