@@ -245,6 +245,7 @@ macro_rules! conformance_cases {
             events {
                 ["OWN-440"] => own_440_events_tell_what_happens_to_locks,
                 ["OWN-441"] => own_441_events_that_a_slow_receiver_missed_are_counted_in_their_place,
+                ["OWN-448"] => own_448_receives_that_wait_together_get_an_event_each_and_all_end_with_the_client,
             }
             takeover {
                 ["CX-05"] => cx_05_a_client_can_take_a_lock_over_from_itself,
