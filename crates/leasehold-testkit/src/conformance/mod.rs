@@ -289,6 +289,7 @@ macro_rules! conformance_cases {
                 ["OWN-105"] => own_105_re_entering_a_non_reentrant_fair_lock_is_an_error_at_once,
                 ["OWN-103"] => own_103_a_fair_and_a_plain_lock_of_one_name_are_one_lock,
                 ["OWN-104"] => own_104_force_unlock_frees_a_fair_lock_for_its_next_waiter,
+                ["OWN-477"] => own_477_force_unlock_of_a_fair_lock_wakes_a_waiter_of_the_plain_lock,
                 ["OWN-106"] => own_106_two_waiters_of_one_owner_both_acquire_the_fair_lock,
             }
             multi {
