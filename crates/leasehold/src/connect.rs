@@ -252,8 +252,9 @@ impl ConnectOptions {
     /// Adds the label `group` to the metrics of locks: what `group` makes of the name of a lock, such as the part before the first
     /// colon. Without it no metric tells one lock from another, because each name would be a time series.
     ///
-    /// It is called with the whole name, namespace included, at each acquire and release, where that is awaited: it should be
-    /// quick, and must not panic. A client has at most 100 groups; the locks of further ones are in the group `other`.
+    /// It is called with the whole name, namespace included, at each acquire, release and loss: where that is awaited, where a guard
+    /// is dropped, and on the thread of the client that renews leases. It must not block, because no lease is renewed meanwhile. If it
+    /// panics, the lock is in the group `other`. A client has at most 100 groups; the locks of further ones are in `other`, too.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,10 +1,10 @@
 //! What happens to the locks of a client, as a stream of events.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -135,14 +135,37 @@ pub struct Events {
 const MOST: usize = 1024;
 
 impl Events {
-    /// The next event; `None` when all handles, guards and operations of the client are gone and its events are received.
+    /// The next event; `None` when all handles, guards and operations of the client are gone and its events are received, or when
+    /// the receiver is dropped. Of several operations that wait together, each gets an event of its own.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses no event.
     pub fn recv(&mut self) -> Operation<Option<Event>> {
         let queue = Arc::clone(&self.queue);
-        Operation::new(poll_fn(move |context| queue.poll(context)))
+        let id = queue.receives.fetch_add(1, Ordering::Relaxed) + 1;
+        let receive = Receive { queue, id };
+        Operation::new(poll_fn(move |context| receive.poll(context)))
+    }
+}
+
+/// One operation that waits for an event.
+struct Receive {
+    queue: Arc<Queue>,
+    id: u64,
+}
+
+impl Receive {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.queue.poll(self.id, context)
+    }
+}
+
+impl Drop for Receive {
+    fn drop(&mut self) {
+        let waker = self.queue.state.lock().wakers.remove(&self.id);
+        // Dropping a waker can drop a task.
+        drop(waker);
     }
 }
 
@@ -152,18 +175,18 @@ impl futures_core::Stream for Events {
     type Item = Event;
 
     fn poll_next(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.queue.poll(context)
+        self.queue.poll(STREAM, context)
     }
 }
 
 impl Drop for Events {
     fn drop(&mut self) {
         self.there.fetch_sub(1, Ordering::Relaxed);
-        let mut state = self.queue.state.lock();
-        state.is_closed = true;
-        let left = std::mem::take(&mut state.events);
-        drop(state);
+        let wakers = self.queue.close();
+        let left = std::mem::take(&mut self.queue.state.lock().events);
         drop(left);
+        // They would stay in a queue of the client, and dropping a waker can drop a task.
+        wake(wakers);
     }
 }
 
@@ -177,6 +200,19 @@ impl fmt::Debug for Events {
 #[derive(Default)]
 struct Queue {
     state: Mutex<State>,
+    /// How many operations there were.
+    receives: AtomicU64,
+}
+
+/// In place of the id of an operation: the task that has the receiver as a stream.
+#[cfg(feature = "stream")]
+const STREAM: u64 = 0;
+
+type Wakers = BTreeMap<u64, Waker>;
+
+/// To be called where no mutex is held.
+fn wake(wakers: impl IntoIterator<Item = (u64, Waker)>) {
+    wakers.into_iter().for_each(|(_, waker)| waker.wake());
 }
 
 #[derive(Default)]
@@ -186,12 +222,12 @@ struct State {
     missed: u64,
     /// The client is gone, or the receiver.
     is_closed: bool,
-    /// The task that waits for the next event.
-    waker: Option<Waker>,
+    /// The tasks that wait for the next event, by the id of their operation.
+    wakers: Wakers,
 }
 
 impl Queue {
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+    fn poll(&self, id: u64, context: &mut Context<'_>) -> Poll<Option<Event>> {
         let mut state = self.state.lock();
         if let Some(event) = state.events.pop_front() {
             return Poll::Ready(Some(event));
@@ -199,7 +235,7 @@ impl Queue {
         match std::mem::take(&mut state.missed) {
             0 if state.is_closed => Poll::Ready(None),
             0 => {
-                let before = state.waker.replace(context.waker().clone());
+                let before = state.wakers.insert(id, context.waker().clone());
                 drop(state);
                 // Dropping a waker can drop a task.
                 drop(before);
@@ -209,28 +245,29 @@ impl Queue {
         }
     }
 
-    /// Adds an event, and returns the task to wake.
-    fn add(&self, event: &Event) -> Option<Waker> {
+    /// Adds an event, and returns the tasks to wake.
+    fn add(&self, event: &Event) -> Wakers {
         let mut state = self.state.lock();
         if state.is_closed {
-            return None;
+            return Wakers::new();
         }
         if state.events.len() >= MOST {
             state.missed += 1;
-            return None;
+            return Wakers::new();
         }
         match std::mem::take(&mut state.missed) {
             0 => {}
             missed => state.events.push_back(Event::Missed(missed)),
         }
         state.events.push_back(event.clone());
-        state.waker.take()
+        std::mem::take(&mut state.wakers)
     }
 
-    fn close(&self) -> Option<Waker> {
+    /// No event follows. Returns the tasks to wake.
+    fn close(&self) -> Wakers {
         let mut state = self.state.lock();
         state.is_closed = true;
-        state.waker.take()
+        std::mem::take(&mut state.wakers)
     }
 
     fn is_closed(&self) -> bool {
@@ -255,23 +292,26 @@ impl Listeners {
     pub(crate) fn listen(&self) -> Events {
         let queue = Arc::<Queue>::default();
         let mut queues = self.queues.lock();
-        queues.retain(|queue| !queue.is_closed());
+        let (closed, open): (Vec<_>, _) = queues.drain(..).partition(|queue| queue.is_closed());
+        *queues = open;
         queues.push(Arc::clone(&queue));
         self.there.fetch_add(1, Ordering::Relaxed);
+        drop(queues);
+        drop(closed);
         Events { queue, there: Arc::clone(&self.there) }
     }
 
     /// Tells all receivers. Their tasks are woken when no mutex is held.
     #[cold]
     pub(crate) fn tell(&self, event: &Event) {
-        let wakers: Vec<_> = self.queues.lock().iter().filter_map(|queue| queue.add(event)).collect();
-        wakers.into_iter().for_each(Waker::wake);
+        let wakers: Vec<_> = self.queues.lock().iter().flat_map(|queue| queue.add(event)).collect();
+        wake(wakers);
     }
 
     /// No event follows.
     pub(crate) fn close(&self) {
-        let wakers: Vec<_> = self.queues.lock().iter().filter_map(|queue| queue.close()).collect();
-        wakers.into_iter().for_each(Waker::wake);
+        let wakers: Vec<_> = self.queues.lock().iter().flat_map(|queue| queue.close()).collect();
+        wake(wakers);
     }
 }
 
@@ -284,11 +324,13 @@ impl fmt::Debug for Listeners {
 #[cfg(all(test, feature = "stream"))]
 mod tests {
     use std::pin::Pin;
+    use std::sync::mpsc;
+    use std::task::Wake;
 
     use futures_core::Stream as _;
 
     use super::*;
-    use crate::Client;
+    use crate::{Client, Guard};
 
     #[tokio::test]
     async fn own_446_events_are_a_stream() {
@@ -311,5 +353,32 @@ mod tests {
         }
         drop(client);
         assert_eq!(reader.await.unwrap(), ["one", "two"]);
+    }
+
+    /// A task that waits for an event, and owns a guard.
+    struct Owning(#[expect(dead_code, reason = "it is dropped")] Guard);
+
+    impl Wake for Owning {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    #[tokio::test]
+    async fn a_receiver_is_dropped_while_a_task_that_owns_a_guard_waits_for_it() {
+        let client = Client::connect("memory:").await.unwrap();
+        let (mut others, mut events) = (client.events(), client.events());
+        let guard = client.lock("owned by a task").acquire().await.unwrap();
+        let waker = Waker::from(Arc::new(Owning(guard)));
+        while Pin::new(&mut events).poll_next(&mut Context::from_waker(&waker)).is_ready() {}
+        drop(waker);
+        let (done, is_done) = mpsc::channel();
+        // On a thread of its own: it would block for ever.
+        std::thread::spawn(move || {
+            drop(events);
+            drop(client.events());
+            done.send(())
+        });
+        is_done.recv_timeout(Duration::from_secs(10)).expect("no mutex is locked twice");
+        assert!(matches!(others.recv().await, Some(Event::Granted { .. })));
+        assert!(matches!(others.recv().await, Some(Event::Released { .. })));
     }
 }

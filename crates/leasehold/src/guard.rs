@@ -334,6 +334,12 @@ impl Guard {
         Arc::ptr_eq(&self.hold, hold)
     }
 
+    /// Records that the waiter has it that the hold was handed over to.
+    #[cfg(feature = "remote")]
+    pub(crate) fn taken(&self) {
+        self.term.taken();
+    }
+
     /// The number of permits that it guards.
     pub(crate) fn amount(&self) -> u32 {
         self.hold.key.amount

@@ -395,7 +395,7 @@ impl Hold {
 
     /// Ends the term of a hold that is released.
     #[inline]
-    fn end(&self, term: &Term) {
+    pub(crate) fn end(&self, term: &Term) {
         let observer = &self.shared.observer;
         if term.release() && observer.is_watched() {
             observer.released(&self.key, term.held_for());

@@ -204,7 +204,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As for [`list`](Client::list), and [`QueryError::Invalid`] if the name is invalid.
+    /// As for [`list`](Client::list), [`QueryError::Invalid`] if the name is invalid, and [`QueryError::Server`] with
+    /// [`ServerError::NotALock`] if the key of that name on a server holds something else, such as a semaphore, a latch or the lock
+    /// of a library that is not known.
     ///
     /// # Cancel safety
     ///

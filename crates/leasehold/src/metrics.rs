@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -209,8 +210,9 @@ impl Metrics {
         match &self.by_kind {
             ByGroup::One(kinds) => record(kinds.of(resource.kind, &self.client, None)),
             ByGroup::Many { group_of, groups } => {
-                // Before the mutex is locked: it is foreign code.
-                let mut group = group_of(resource.name.as_str());
+                // Before the mutex is locked: it is foreign code. Its panic would end the task that renews.
+                let group = AssertUnwindSafe(|| group_of(resource.name.as_str()));
+                let mut group = catch_unwind(group).unwrap_or_else(|_| OTHER.to_owned());
                 let mut groups = groups.lock();
                 let is_known = groups.contains_key(&group);
                 if !is_known && groups.keys().filter(|group| *group != OTHER).count() >= MOST_GROUPS {

@@ -11,9 +11,10 @@ use crate::loss::Loss;
 ///
 /// An *acquire* is a call of `acquire` or `try_acquire` on a lock, a fair, spin or read-write lock or a semaphore, a re-entry, an
 /// upgrade or a downgrade, from its first poll on; it ends in one of five ways, which are the first five numbers. A multi lock counts as
-/// each of its locks: one acquire for each if they are granted, and one for that which was busy otherwise. A quorum lock counts at
-/// each of its clients. A call that is refused before anything is attempted, such as one with an invalid name, is none, and
-/// neither is a wait for a latch.
+/// each of its locks: one acquire for each if they are granted, and one for that which was busy otherwise. Where they are acquired one by
+/// one, those before the busy one count as granted, too: on `file:`, as an owner, and if they are not all plain locks of one client. A
+/// quorum lock counts at each of its clients. A call that is refused before anything is attempted, such as one with an invalid name, is
+/// none, and neither is a wait for a latch.
 ///
 /// A *wait* begins with the first reply that the lock is busy, or that the server cannot be reached. An acquire that is granted at once
 /// has waited for no time.

@@ -129,9 +129,15 @@ impl Term {
         next.set_until(until);
         let mut state = next.checked();
         (state.claimed, state.session) = (claimed, session);
-        (state.is_seen, state.since) = (true, Some(env::now()));
         drop(state);
         next
+    }
+
+    /// Records that the waiter has it that the hold was handed over to, be it lost meanwhile.
+    #[cfg(feature = "remote")]
+    pub(crate) fn taken(&self) {
+        let mut state = self.checked();
+        (state.is_seen, state.since) = (true, Some(env::now()));
     }
 
     /// Binds the term to a session: it is lost when the session is.

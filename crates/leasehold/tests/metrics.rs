@@ -6,7 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests may use the clock and the tasks of their runtime")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -241,6 +241,30 @@ async fn own_444_locks_are_grouped_by_a_function_and_groups_are_bounded() {
         .collect();
     assert_eq!(groups.len(), 101);
     assert!(series.keys().all(|key| !key.contains(":x")), "no name of a lock is a label");
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_447_a_group_function_that_panics_ends_neither_renewals_nor_the_work() {
+    let (simulation, panics) = (Simulation::new(), Arc::new(AtomicBool::new(false)));
+    let group_of = {
+        let panics = Arc::clone(&panics);
+        move |_: &str| if panics.load(Ordering::SeqCst) { panic!("on purpose") } else { "one".to_owned() }
+    };
+    let options = |connect: ConnectOptions| connect.label("own-447").watchdog(SECOND * 9);
+    let client = connect(simulation.url(), |connect| options(connect).metrics_group(group_of)).await;
+    let kept = client.lock("kept").acquire().await.unwrap();
+    let expires = client.lock("expires").acquire().lease(SECOND).await.unwrap();
+    panics.store(true, Ordering::SeqCst);
+    // The task that renews notices the loss of the other lock.
+    tokio::time::sleep(SECOND * 60).await;
+    assert!(kept.is_held(), "{:?}", client.stats());
+    drop(expires);
+    kept.release().await.unwrap();
+    client.lock("next").acquire().await.unwrap().release().await.unwrap();
+    let of = |series: &str| count(&series.replace("OTHER", "client=own-447,group=other,kind=lock"));
+    assert_eq!(of("leasehold_losses_total{cause=expired,OTHER}"), 1);
+    assert_eq!(of("leasehold_acquires_total{OTHER,outcome=granted}"), 1);
+    assert_eq!(of("leasehold_hold_seconds{OTHER}"), 3);
 }
 
 #[tokio::test]

@@ -73,3 +73,31 @@ pub async fn own_441_events_that_a_slow_receiver_missed_are_counted_in_their_pla
     assert_eq!([next(&mut slow).await.0, next(&mut slow).await.0], ["granted", "released"]);
     Ok(())
 }
+
+pub async fn own_448_receives_that_wait_together_get_an_event_each_and_all_end_with_the_client(
+    bench: &Bench,
+) -> Outcome {
+    let client = bench.client().await;
+    let (lock, mut events) = (client.lock(bench.name("lock")), client.events());
+    let mut two = || [(); 2].map(|()| tokio::spawn(events.recv()));
+    let receives = two();
+    sleep(MOMENT).await;
+    lock.acquire().await?.release().await?;
+    let mut names = Vec::new();
+    for receive in receives {
+        names.push(match soon(receive).await? {
+            Some(Event::Granted { .. }) => "granted",
+            Some(Event::Released { .. }) => "released",
+            other => panic!("{other:?}"),
+        });
+    }
+    names.sort_unstable();
+    assert_eq!(names, ["granted", "released"]);
+    let receives = two();
+    sleep(MOMENT).await;
+    drop((lock, client));
+    for receive in receives {
+        assert_eq!(soon(receive).await?, None);
+    }
+    Ok(())
+}

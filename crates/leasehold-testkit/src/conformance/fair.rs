@@ -238,6 +238,16 @@ pub async fn own_104_force_unlock_frees_a_fair_lock_for_its_next_waiter(bench: &
     Ok(())
 }
 
+pub async fn own_477_force_unlock_of_a_fair_lock_wakes_a_waiter_of_the_plain_lock(bench: &Bench) -> Outcome {
+    let lock = fair_lock(bench).await;
+    let _held = bench.lock().await.acquire().lease(LONG_LEASE).await?;
+    let mut waiter = tokio::spawn(bench.lock().await.acquire().into_future());
+    assert!(is_pending_for(MOMENT, &mut waiter).await);
+    assert!(lock.force_unlock().await?);
+    drop(soon(waiter).await??);
+    Ok(())
+}
+
 pub async fn own_106_two_waiters_of_one_owner_both_acquire_the_fair_lock(bench: &Bench) -> Outcome {
     let (lock, me) = (fair_lock(bench).await, Owner::unique());
     let held = fair_lock(bench).await.acquire().await?;

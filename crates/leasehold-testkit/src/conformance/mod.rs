@@ -245,6 +245,7 @@ macro_rules! conformance_cases {
             events {
                 ["OWN-440"] => own_440_events_tell_what_happens_to_locks,
                 ["OWN-441"] => own_441_events_that_a_slow_receiver_missed_are_counted_in_their_place,
+                ["OWN-448"] => own_448_receives_that_wait_together_get_an_event_each_and_all_end_with_the_client,
             }
             takeover {
                 ["CX-05"] => cx_05_a_client_can_take_a_lock_over_from_itself,
@@ -288,6 +289,7 @@ macro_rules! conformance_cases {
                 ["OWN-105"] => own_105_re_entering_a_non_reentrant_fair_lock_is_an_error_at_once,
                 ["OWN-103"] => own_103_a_fair_and_a_plain_lock_of_one_name_are_one_lock,
                 ["OWN-104"] => own_104_force_unlock_frees_a_fair_lock_for_its_next_waiter,
+                ["OWN-477"] => own_477_force_unlock_of_a_fair_lock_wakes_a_waiter_of_the_plain_lock,
                 ["OWN-106"] => own_106_two_waiters_of_one_owner_both_acquire_the_fair_lock,
             }
             multi {

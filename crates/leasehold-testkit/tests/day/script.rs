@@ -139,7 +139,8 @@ async fn losses(client: &Client, other: &Client, place: &Place<'_>) {
     }
 }
 
-/// A connection that breaks and is replaced at once, and an outage that lasts longer than a lock.
+/// A connection that breaks and is replaced at once, and an outage that lasts longer than a lock. Another lock is released meanwhile,
+/// which is no loss.
 async fn outages(client: &Client, proxy: &Proxy) {
     let guard = client.lock("kept").acquire().await.unwrap();
     proxy.cut(Which::Command);
@@ -147,9 +148,13 @@ async fn outages(client: &Client, proxy: &Proxy) {
     assert!(guard.is_held());
     guard.release().await.unwrap();
 
+    let released = client.lock("released").acquire().await.unwrap();
     let guard = client.lock("unreachable").acquire().await.unwrap();
     proxy.refuse();
     proxy.cut(Which::All);
+    logged("the server cannot be reached", 2).await;
+    assert!(released.is_held());
+    drop(released);
     lost("unreachable", guard, Loss::Unreachable).await;
     proxy.accept();
     logged("connected again", 2).await;

@@ -1,6 +1,10 @@
 //! Which locks of a directory are held.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use leasehold::LockKind;
 use leasehold_testkit::bench::Files;
@@ -73,4 +77,37 @@ async fn a_directory_of_many_files_is_listed_as_a_whole() {
     let listing = client.list("stock:*").await.unwrap();
     assert_eq!((listing.locks.len(), listing.is_complete), (guards.len(), true));
     assert_eq!(client.list("*").limit(10).await.unwrap().locks.len(), 10);
+}
+
+#[tokio::test]
+async fn own_481_files_that_come_and_go_hide_no_lock_of_a_listing_and_repeat_none() {
+    let files = Files::new();
+    let client = connect(&files).await;
+    let mut guards = Vec::new();
+    for n in 0..150 {
+        guards.push(client.lock(format!("stock:{n:03}")).acquire().await.unwrap());
+    }
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (path, ends) = (files.path().to_owned(), Arc::clone(&is_over));
+    // Before those of the locks in the order of their names.
+    let others = thread::spawn(move || {
+        while !ends.load(Ordering::Relaxed) {
+            for n in 0..50 {
+                fs::write(path.join(format!("a{n}.lock")), "").unwrap();
+            }
+            for n in 0..50 {
+                fs::remove_file(path.join(format!("a{n}.lock"))).unwrap();
+            }
+            // The listing gets its share of the machine.
+            thread::sleep(Duration::from_millis(20));
+        }
+    });
+    for _ in 0..3 {
+        let listing = client.list("*").await.unwrap();
+        let names: Vec<_> = listing.locks.iter().map(|lock| lock.name.clone()).collect();
+        let held: Vec<_> = (0..150).map(|n| format!("stock:{n:03}")).collect();
+        assert_eq!(names, held);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    others.join().unwrap();
 }

@@ -5,7 +5,7 @@
 use std::env;
 use std::time::Duration;
 
-use leasehold::{LockKind, Owner};
+use leasehold::{LockKind, Owner, QueryError, ServerError};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::Instant;
 
@@ -16,6 +16,8 @@ on_both! {
     own_457_a_listing_is_done_in_time_and_does_not_block_the_server
     own_458_large_keys_are_not_read
     own_459_a_listing_that_ends_early_is_not_complete
+    own_478_a_name_whose_key_is_there_is_not_found_to_be_free
+    own_479_each_request_of_a_listing_is_counted
 }
 
 /// The names and kinds of the locks.
@@ -72,9 +74,59 @@ async fn own_456_keys_of_other_programs_are_not_listed(flavour: Flavour) {
     assert_eq!(client.find("rw").await.unwrap(), None);
     // The caller says that a string is a lock of another library; a number is a count.
     assert_eq!(client.find("string").await.unwrap().unwrap().kind, LockKind::SetNx);
-    for name in ["number", "list", "user", "nothing"] {
-        assert_eq!(client.find(name).await.unwrap(), None, "{name}");
+    assert_eq!(client.find("nothing").await.unwrap(), None);
+}
+
+async fn own_478_a_name_whose_key_is_there_is_not_found_to_be_free(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = connect(server.url()).await;
+    let long = "x".repeat(100);
+    for token in ["", "some token", &long, &"x".repeat(100_000)] {
+        server.cli(&["SET", "theirs", token, "PX", "30000"]);
+        let theirs = client.find("theirs").await.unwrap().unwrap();
+        assert_eq!((theirs.kind, theirs.holder.owner), (LockKind::SetNx, None), "{}", token.len());
+        assert!(theirs.holder.remaining <= SECOND * 30);
     }
+    let transaction = format!("HSET transaction {REDISSON}:5b2c 1");
+    let no_count = format!("HSET owner {REDISSON} Ann");
+    for command in [
+        &*transaction,
+        &no_count,
+        "SET number 5",
+        "RPUSH list a",
+        "ZADD sorted 1 a",
+        "HSET user name Ann mode dark",
+        "HSET one name Ann",
+    ] {
+        let words: Vec<_> = command.split(' ').collect();
+        server.cli(&words);
+        let found = client.find(words[1]).await;
+        assert!(matches!(found, Err(QueryError::Server { cause: ServerError::NotALock, .. })), "{found:?}");
+    }
+    assert!(listed(&server, "*").await.is_empty());
+}
+
+async fn own_479_each_request_of_a_listing_is_counted(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = connect(server.url()).await;
+    take_as_redisson(&server, "theirs", SECOND * 60);
+    server.cli(&["SET", "string", "value"]);
+    let look = async || {
+        assert_eq!(client.list("*").setnx().await.unwrap().locks.len(), 1);
+        for (name, is_held) in [("theirs", true), ("string", true), ("nothing", false)] {
+            assert_eq!(client.find(name).await.unwrap().is_some(), is_held, "{name}");
+        }
+    };
+    // The server learns the scripts.
+    look().await;
+    let mut monitor = server.monitor();
+    let before = client.stats().requests;
+    look().await;
+    let counted = client.stats().requests - before;
+    let mut sent = monitor.take_sent();
+    let commands = ["SCAN", "HLEN", "HKEYS", "GETRANGE", "EVALSHA", "GET"];
+    sent.retain(|line| commands.iter().any(|command| line.starts_with(&format!("\"{command}\""))));
+    assert_eq!(counted, sent.len() as u64, "{sent:?}");
 }
 
 /// Keys of other programs, with values.
@@ -174,8 +226,11 @@ async fn own_458_large_keys_are_not_read(flavour: Flavour) {
     let names: Vec<_> =
         listing.locks.iter().map(|lock| (lock.name.as_str(), lock.kind, lock.holders)).collect();
     assert_eq!(names, [("readers", LockKind::Read, 5000)]);
-    for name in ["values", "fields", "string", "like a lock"] {
-        assert_eq!(client.find(name).await.unwrap(), None, "{name}");
+    for name in ["values", "fields"] {
+        client.find(name).await.expect_err(name);
+    }
+    for name in ["string", "like a lock"] {
+        assert_eq!(client.find(name).await.unwrap().unwrap().holder.owner, None, "{name}");
     }
     let sent = sent() - before;
     assert!(sent < 100_000, "{sent} bytes");

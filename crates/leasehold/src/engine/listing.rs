@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "file")]
+use super::Kind;
 use super::{Holding, Resource};
 use crate::name::Name;
 use crate::pattern::Pattern;
@@ -18,9 +20,12 @@ pub(crate) enum ListStep {
 }
 
 /// Where a listing continues. The first page begins at the default.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Cursor {
     pub(crate) at: u64,
+    /// What the first page has found in a directory: files that come and go between two pages hide no lock, and repeat none.
+    #[cfg(feature = "file")]
+    pub(crate) files: Option<Arc<[(Name, Kind)]>>,
     /// What is searched at present.
     pub(crate) shape: Shape,
     /// Strings are to be searched, too.

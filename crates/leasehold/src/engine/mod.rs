@@ -198,7 +198,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
 /// Hands holds over from one task of a client to the next, as they are and without a request.
 pub(crate) trait Handover: Send + Sync {
     /// Hands a hold whose last guard is gone over to the front waiter of its resource, if that can take it as it is. The hold
-    /// then continues under the returned term.
+    /// then continues under the returned term, and the one before has ended.
     fn hand_over(&self, hold: &Arc<Hold>, budget: &mut Budget, term: &Term) -> Option<Arc<Term>>;
 
     /// The guard that was handed over to the waiter of this ticket, if it is its turn. A waiter leaves the queue only with a

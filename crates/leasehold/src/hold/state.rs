@@ -135,7 +135,6 @@ impl StepGuard<'_> {
         let Some(handover) = hold.shared.engine.handover() else { return false };
         let Some(next) = handover.hand_over(&hold, budget, term) else { return false };
         self.term = Some(next);
-        self.hold.end(term);
         self.hold.shared.observer.handed_over();
         !mutation!("double-hand-over")
     }

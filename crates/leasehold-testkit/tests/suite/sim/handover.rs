@@ -1,10 +1,12 @@
 //! The hand-over of a hold between waiters of one client, without a request.
 
 use std::future::IntoFuture;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 
-use leasehold::{AcquireError, Client, Guard, Lock, Operation, Owner};
+use leasehold::{AcquireError, Client, Event, Events, Guard, Lock, Operation, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -221,5 +223,83 @@ async fn a_loss_is_reported_to_the_current_guard_of_a_handed_over_hold() {
         assert_eq!(owner_at_server(&elsewhere).await, owner, "it is the same hold");
         assert!(simulation.lose_hold(NAME));
         assert_eq!(soon("the loss", guard.lost()).await, leasehold::Loss::Gone, "{lock:?}");
+    }
+}
+
+/// An acquire that is polled within the call that wakes it: an executor may run a task there, or on another thread meanwhile.
+struct PolledAtOnce {
+    /// The acquire, and then its guard.
+    state: Mutex<(Option<Acquiring>, Option<Guard>)>,
+    is_woken: AtomicBool,
+}
+
+impl PolledAtOnce {
+    fn begin(acquiring: Acquiring) -> Arc<Self> {
+        let state = Mutex::new((Some(acquiring), None));
+        let begun = Arc::new(Self { state, is_woken: AtomicBool::new(false) });
+        Arc::clone(&begun).wake();
+        begun
+    }
+}
+
+impl Wake for PolledAtOnce {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Ordering::SeqCst);
+        // Woken by its own poll, it is polled again after that.
+        while let Ok(mut state) = self.state.try_lock()
+            && self.is_woken.swap(false, Ordering::SeqCst)
+            && let Some(acquiring) = &mut state.0
+        {
+            let waker = Waker::from(Arc::clone(&self));
+            if let Poll::Ready(acquired) = Pin::new(acquiring).poll(&mut Context::from_waker(&waker)) {
+                *state = (None, Some(acquired.unwrap()));
+            }
+        }
+    }
+}
+
+/// The next events of locks, of one owner.
+async fn of_one_owner(events: &mut Events, count: usize) -> Vec<&'static str> {
+    let (mut names, mut owners) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let (name, lock) = match soon("an event", events.recv()).await {
+            Some(Event::Granted { lock, .. }) => ("granted", lock),
+            Some(Event::Released { lock, .. }) => ("released", lock),
+            other => panic!("{other:?} after {names:?}"),
+        };
+        names.push(name);
+        owners.push(lock.owner().clone());
+    }
+    assert!(owners.iter().all(|owner| *owner == owners[0]), "it is one hold of the server: {owners:?}");
+    names
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_449_events_of_a_hold_that_is_handed_over_are_in_order() {
+    let (_simulation, client) = start().await;
+    for lock in passed_on(&client) {
+        let mut events = client.events();
+        let first = lock.acquire().await.unwrap();
+        let next = PolledAtOnce::begin(lock.acquire().into_future());
+        sleep(MILLISECOND * 10).await;
+        drop(first);
+        let guard = next.state.lock().unwrap().1.take().expect("it is woken by the release");
+        guard.release().await.unwrap();
+        let names = of_one_owner(&mut events, 4).await;
+        assert_eq!(names, ["granted", "released", "granted", "released"], "{lock:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_449_a_hand_over_that_no_waiter_takes_gives_no_event() {
+    let (simulation, other) = start().await;
+    for (kind, elsewhere) in passed_on(&other).into_iter().enumerate() {
+        let client = connect(&simulation).await;
+        let (lock, mut events) = (passed_on(&client)[kind].clone(), client.events());
+        drop(on_its_way_to_a_sleeper(&lock, &elsewhere).await);
+        drop((lock, client));
+        let names = of_one_owner(&mut events, 4).await;
+        assert_eq!(names, ["granted", "released", "granted", "released"]);
+        assert_eq!(soon("the end", events.recv()).await, None);
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::group::Group;
@@ -19,7 +20,7 @@ const PAGE: usize = 100;
 impl Files {
     pub(super) fn list(&self, step: &ListStep) -> Result<Listed, StoreError> {
         match step {
-            ListStep::Page(pattern, cursor) => self.page(pattern, *cursor),
+            ListStep::Page(pattern, cursor) => self.page(pattern, cursor),
             ListStep::Key(name, _) | ListStep::Name(name) => {
                 let found = [Kind::Lock, Kind::Group].map(|kind| self.found(name, kind));
                 let found = found.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -28,15 +29,24 @@ impl Files {
         }
     }
 
-    fn page(&self, pattern: &Pattern, cursor: Cursor) -> Result<Listed, StoreError> {
-        let all = self.names(pattern).map_err(|error| failure::refused(&self.directory.path, &error))?;
+    fn page(&self, pattern: &Pattern, cursor: &Cursor) -> Result<Listed, StoreError> {
+        let all = match &cursor.files {
+            Some(all) => Arc::clone(all),
+            None => {
+                self.names(pattern).map_err(|error| failure::refused(&self.directory.path, &error))?.into()
+            }
+        };
         let from = usize::try_from(cursor.at).unwrap_or(usize::MAX).min(all.len());
         let until = (from + PAGE).min(all.len());
         let mut listed = Listed::default();
         for (name, kind) in &all[from..until] {
             listed.found.extend(self.found(name, *kind)?);
         }
-        listed.next = (until < all.len()).then_some(Cursor { at: until as u64, ..cursor });
+        listed.next = (until < all.len()).then(|| Cursor {
+            at: until as u64,
+            files: Some(Arc::clone(&all)),
+            ..cursor.clone()
+        });
         Ok(listed)
     }
 

@@ -3,20 +3,24 @@
 use std::sync::Arc;
 
 use super::commands::{self, Recognised};
-use super::net::{Reply, Value};
+use super::net::{Call, OnReply, Reply, Value};
 use super::{Parts, completed};
-use crate::engine::remote::store::{Done, StoreError};
+use crate::engine::remote::store::{Done, StoreError, report};
 use crate::engine::{Found, Listed, Resource};
 use crate::error::ServerError;
 use crate::name::Name;
 
-/// The lock that a hash is, if it is one. `is_named`: the key need not be a hash.
+/// The lock that a hash is, if it is one. `is_named`: a caller has named the key, which need not be a hash; if there is one and it
+/// is no lock, that is an error, because the caller would take the lock to be free.
 pub(super) fn hash(parts: &Arc<Parts>, name: Name, is_named: bool, done: impl Done<Listed>) {
     let (call, of) = (commands::length(&name), Arc::clone(parts));
     let on_reply = completed(done, move |done, reply: Reply| match reply {
-        Err(StoreError::Refused(ServerError::NotALock)) if is_named => string(&of, name, true, done),
+        Err(StoreError::Refused(ServerError::NotALock)) if is_named => {
+            report(&of.events, |events| events.requesting());
+            string(&of, name, true, done);
+        }
         Err(StoreError::Refused(ServerError::NotALock)) => done.done(Ok(Listed::default())),
-        Ok(Value::Int(length)) => fields(&of, name, length, done),
+        Ok(Value::Int(length)) => fields(&of, name, length, is_named, done),
         Ok(other) => done.done(Err(StoreError::Refused(commands::unexpected(&other)))),
         Err(error) => done.done(Err(error)),
     });
@@ -24,20 +28,24 @@ pub(super) fn hash(parts: &Arc<Parts>, name: Name, is_named: bool, done: impl Do
 }
 
 /// The same, with the number of its fields.
-fn fields(parts: &Arc<Parts>, name: Name, length: i64, done: impl Done<Listed>) {
+fn fields(parts: &Arc<Parts>, name: Name, length: i64, is_named: bool, done: impl Done<Listed>) {
     let Some(call) = commands::fields(&name, length) else { return done.done(Ok(Listed::default())) };
     let of = Arc::clone(parts);
     let on_reply = completed(done, move |done, reply: Reply| {
-        recognised(&of, name, reply, done, |reply| Recognised::by_fields(reply, length));
+        if matches!(&reply, Ok(Value::Array(fields)) if fields.is_empty()) {
+            // It is gone since.
+            return done.done(Ok(Listed::default()));
+        }
+        recognised(&of, name, reply, is_named, done, |reply| Recognised::by_fields(reply, length));
     });
-    parts.topology.any().send(call, on_reply);
+    further(parts, call, on_reply);
 }
 
-/// The lock that a string is, if it is one. `is_named`: the caller says that it is one.
+/// The lock that a string is, if it is one. `is_named`: as for a hash; the caller says that it is one.
 pub(super) fn string(parts: &Arc<Parts>, name: Name, is_named: bool, done: impl Done<Listed>) {
     let (call, of) = (commands::beginning(&name), Arc::clone(parts));
     let on_reply = completed(done, move |done, reply: Reply| {
-        recognised(&of, name, reply, done, |reply| Recognised::by_beginning(reply, is_named));
+        recognised(&of, name, reply, is_named, done, |reply| Recognised::by_beginning(reply, is_named));
     });
     parts.topology.any().send(call, on_reply);
 }
@@ -47,15 +55,19 @@ fn recognised(
     parts: &Arc<Parts>,
     name: Name,
     reply: Reply,
+    is_named: bool,
     done: impl Done<Listed>,
     recognise: impl FnOnce(&Value) -> Option<Recognised>,
 ) {
+    let no_lock = move || {
+        if is_named { Err(StoreError::Refused(ServerError::NotALock)) } else { Ok(Listed::default()) }
+    };
     let found = match reply {
         Ok(reply) => recognise(&reply),
         Err(StoreError::Refused(ServerError::NotALock)) => None,
         Err(error) => return done.done(Err(error)),
     };
-    let Some(found) = found else { return done.done(Ok(Listed::default())) };
+    let Some(found) = found else { return done.done(no_lock()) };
     let resource = Resource::new(found.kind, name);
     let call = found.holder(&resource);
     let on_reply = completed(done, move |done, reply: Reply| {
@@ -71,10 +83,16 @@ fn recognised(
                 });
                 Ok(Listed { found: found.into_iter().collect(), ..Listed::default() })
             }
-            // It has changed since.
-            Err(StoreError::Refused(ServerError::NotALock)) => Ok(Listed::default()),
+            // It has changed since, or has no count.
+            Err(StoreError::Refused(ServerError::NotALock)) => no_lock(),
             Err(error) => Err(error),
         });
     });
+    further(parts, call, on_reply);
+}
+
+/// Sends a request that follows from the reply to another one.
+fn further(parts: &Arc<Parts>, call: Call, on_reply: Box<dyn OnReply>) {
+    report(&parts.events, |events| events.requesting());
     parts.topology.any().send(call, on_reply);
 }

@@ -307,8 +307,8 @@ impl Store for RedisStore {
         match step {
             ListStep::Page(pattern, cursor) => {
                 let (call, pattern, cursor) =
-                    (commands::scan(pattern, *cursor), Arc::clone(pattern), *cursor);
-                let decode = move |reply: Value| commands::scanned(&reply, &pattern, cursor);
+                    (commands::scan(pattern, cursor), Arc::clone(pattern), cursor.clone());
+                let decode = move |reply: Value| commands::scanned(&reply, &pattern, &cursor);
                 self.parts.topology.any().send(call, decoded(done, decode));
             }
             ListStep::Key(name, Shape::Hash) => listing::hash(&self.parts, name.clone(), false, done),

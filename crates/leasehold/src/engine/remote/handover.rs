@@ -59,6 +59,8 @@ impl Handover for LocalHandover {
         if is_first && !mutation!("hand-over-not-recalled") {
             self.recall_at(budget.end(), hold);
         }
+        // Before a waiter can take it, whose grant is reported after that.
+        hold.end(term);
         let guard = Guard::new(Arc::clone(hold), Arc::clone(&next), None, false);
         let lost = self.in_transit.lock().insert(hold.key.resource.clone(), guard);
         // No waiter took it before it was lost. It is released now that the mutex is free.
@@ -76,14 +78,16 @@ impl Handover for LocalHandover {
 
     fn take(&self, key: &HoldKey, ticket: Ticket) -> Option<Guard> {
         let mut in_transit = self.in_transit.lock();
-        let is_held = in_transit.get(&key.resource).map(Guard::is_held)?;
+        // `Guard::is_held` would log the loss, by foreign code.
+        let is_held = in_transit.get(&key.resource).map(|guard| guard.loss().is_none())?;
         let left_queue = if is_held { self.queues.take_turn(key, ticket) } else { None };
         let is_due = !is_held || left_queue.is_some();
         let guard = if is_due { in_transit.remove(&key.resource) } else { None };
         drop(in_transit);
         // Both only now that the mutex is free: dropping a guard that was lost during the hand-over releases it.
         left_queue.into_iter().for_each(Aftermath::run);
-        guard.filter(|_| is_held)
+        // Until now no caller has had it, so that its end would not be reported.
+        guard.filter(|_| is_held).inspect(Guard::taken)
     }
 
     fn settle(&self, key: &HoldKey) {

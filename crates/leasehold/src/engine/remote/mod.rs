@@ -517,6 +517,9 @@ impl<S: Store> Engine for Remote<S> {
     }
 
     fn list(&self, step: &ListStep) -> Reply<Listed> {
+        if let Err(failure) = self.inner.check_process() {
+            return Reply::Now(Some(Err(failure)));
+        }
         let counts_here = self.inner.store.traits().counts == By::Client;
         let effects = Arc::clone(&self.inner);
         let (done, reply) = self.inner.read_only(Shard::ONLY, move |mut listed: Listed| {
@@ -525,7 +528,7 @@ impl<S: Store> Engine for Remote<S> {
             }
             listed
         });
-        self.inner.store.list(step, done);
+        self.inner.requesting().list(step, done);
         reply
     }
 
@@ -678,6 +681,11 @@ impl<S: Store> Events for Inner<S> {
 
     fn revoked(self: Arc<Self>, resource: &Resource, loss: Loss) {
         self.lose(resource, loss);
+    }
+
+    #[cfg(feature = "redis")]
+    fn requesting(&self) {
+        Self::requesting(self);
     }
 
     #[cfg(any(feature = "etcd", feature = "file"))]

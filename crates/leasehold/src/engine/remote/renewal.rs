@@ -120,7 +120,7 @@ impl Renewal {
         let mut state = self.state.lock();
         let hold = state.ledger.remove(key)?;
         // Its guard noticed the loss, and was dropped, before the renewal task came to it.
-        if let Some(lost) = state.lost.get_mut(&hold.shard).filter(|_| !hold.term.is_held()) {
+        if let Some(lost) = state.lost.get_mut(&hold.shard).filter(|_| hold.term.loss().is_some()) {
             *lost += 1;
         }
         Some(hold)
@@ -184,7 +184,7 @@ impl Renewal {
     pub(super) fn lost_since_outage(&self, shard: Shard) -> usize {
         let mut state = self.state.lock();
         let noticed = state.lost.remove(&shard).unwrap_or_default();
-        noticed + state.ledger.on(shard).filter(|hold| !hold.term.is_held()).count()
+        noticed + state.ledger.on(shard).filter(|hold| hold.term.loss().is_some()).count()
     }
 
     /// After an outage the state of the holds on a shard is unknown: check them now.

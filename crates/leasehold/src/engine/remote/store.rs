@@ -368,6 +368,10 @@ pub(crate) trait Events: Send + Sync {
     /// The holds of a resource were taken away, for this reason.
     fn revoked(self: Arc<Self>, resource: &Resource, loss: Loss);
 
+    /// The store sends one more request for the operation that it was called for.
+    #[cfg(feature = "redis")]
+    fn requesting(&self);
+
     /// One hold was taken away, for this reason.
     #[cfg(any(feature = "etcd", feature = "file"))]
     fn revoked_one(self: Arc<Self>, key: &HoldKey, loss: Loss);

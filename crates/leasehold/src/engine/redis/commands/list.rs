@@ -22,7 +22,7 @@ const SAMPLE: u32 = 30;
 const LONGEST_OWNER: usize = 99;
 
 /// The next keys of the type that is searched.
-pub(in super::super) fn scan(pattern: &Pattern, cursor: Cursor) -> Call {
+pub(in super::super) fn scan(pattern: &Pattern, cursor: &Cursor) -> Call {
     let call =
         Call::command("SCAN").arg(cursor.at).arg("MATCH").arg(pattern.for_scan()).arg("COUNT").arg(KEYS);
     call.arg("TYPE").arg(if cursor.shape == Shape::Hash { "hash" } else { "string" })
@@ -32,7 +32,7 @@ pub(in super::super) fn scan(pattern: &Pattern, cursor: Cursor) -> Call {
 pub(in super::super) fn scanned(
     reply: &Value,
     pattern: &Pattern,
-    cursor: Cursor,
+    cursor: &Cursor,
 ) -> Result<Listed, ServerError> {
     let unexpected = || super::unexpected(reply);
     let Value::Array(parts) = reply else { return Err(unexpected()) };
@@ -44,9 +44,9 @@ pub(in super::super) fn scanned(
         names.filter_map(|key| Name::new("", key).ok()).filter(|name| pattern.matched(name).is_some());
     let keys = names.map(|name| (name, cursor.shape)).collect();
     let next = match cursor {
-        _ if at > 0 => Some(Cursor { at, ..cursor }),
+        _ if at > 0 => Some(Cursor { at, ..cursor.clone() }),
         Cursor { shape: Shape::Hash, with_strings: true, .. } => {
-            Some(Cursor { at, shape: Shape::String, ..cursor })
+            Some(Cursor { at, shape: Shape::String, ..cursor.clone() })
         }
         _ => None,
     };
@@ -129,13 +129,13 @@ impl Recognised {
         (holders > 0).then_some(Self { kind: Kind::Group, holders, values })
     }
 
-    /// The lock that a string is. `is_named`: the caller says that it is one, and another library may have written it. A number
-    /// is the count of a semaphore or a latch.
+    /// The lock that a string is. `is_named`: the caller says that it is one, and another library may have written it, with any
+    /// value but a number, which is the count of a semaphore or a latch.
     pub(in super::super) fn by_beginning(reply: &Value, is_named: bool) -> Option<Self> {
         let is_lock = match reply {
+            Value::Text(_) if is_named => number(reply).is_none(),
             // It may be longer than what was read.
-            Value::Text(text) if text.is_empty() || text.len() > LONGEST_OWNER => false,
-            Value::Text(_) => owner(reply).is_some() || (is_named && number(reply).is_none()),
+            Value::Text(text) => text.len() <= LONGEST_OWNER && owner(reply).is_some(),
             _ => false,
         };
         is_lock.then_some(Self::new(Kind::SetNx, 1))
@@ -216,8 +216,9 @@ mod tests {
             (OWNER, true, true),
             ("some token", false, true),
             ("5", false, false),
-            ("", false, false),
-            (&"x".repeat(100), false, false),
+            ("", false, true),
+            (&"x".repeat(100), false, true),
+            (&format!("{OWNER}{}", "2".repeat(99)), false, true),
         ] {
             assert_eq!((is_lock(text, false), is_lock(text, true)), (alone, named), "{text}");
         }
