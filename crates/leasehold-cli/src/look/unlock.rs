@@ -36,13 +36,24 @@ pub async fn run(options: &UnlockOptions) -> Result<ExitCode, Error> {
             return Err(LookError::NoTerminal { held }.into());
         }
         write(&format!(
-            "{held}.\nFreeing it cuts that holder off. Its work may still be running, and another client can get the\n\
-             lock meanwhile. Free it? [y/N] "
+            "{held}.\nFreeing it cuts {} off. Work under it may still be running, and another client can get the lock\n\
+             meanwhile. Free it? [y/N] ",
+            cut_off(&lock)
         ));
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer).map_err(Error::Input)?;
         if !matches!(answer.trim(), "y" | "Y" | "yes") {
             return told(options, false, &format!("{name:?} stays held"));
+        }
+        // Meanwhile another holder may have got it, whom the answer is not about.
+        match client.find(name).await.map_err(LookError::from)? {
+            None => return told(options, false, &format!("{name:?} is free")),
+            Some(now) if !is_same(&lock, &now) => {
+                let text =
+                    format!("nothing was freed, because the holder has changed: now {}", text::held(&now));
+                return told(options, false, &text);
+            }
+            Some(_) => {}
         }
     }
     let was_held = free(&client, &lock).await.map_err(LookError::from)?;
@@ -57,6 +68,20 @@ fn told(options: &UnlockOptions, was_freed: bool, text: &str) -> Result<ExitCode
         print(text)?;
     }
     Ok(if was_freed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Who loses the lock when it is freed.
+fn cut_off(lock: &HeldLock) -> String {
+    match lock.holders {
+        0 | 1 => "that holder".into(),
+        holders => format!("all {holders} holders"),
+    }
+}
+
+/// Whether both are of one kind, and of one owner. Of several holders a look tells one, and how many there are.
+fn is_same(before: &HeldLock, now: &HeldLock) -> bool {
+    let seen = |lock: &HeldLock| (lock.kind, lock.holder.owner.clone(), lock.holders);
+    seen(before) == seen(now)
 }
 
 /// Frees the lock as the kind that it is.

@@ -84,7 +84,7 @@ long as a process: the error names the process to end.";
 pub(super) const UNLOCK_EXAMPLES: &str = "\
 Exit codes:
   0    it was held, and was freed
-  1    it was free, or the answer was no
+  1    it was free, or the answer was no, or meanwhile the holder was another
   2    usage error, also without --yes and without a terminal
   69   the lock server is not reachable, or refuses the request, or the
        directory of the locks cannot be used

@@ -172,6 +172,16 @@ fn own_464_unlock_frees_a_lock_and_says_whether_it_was_held() {
     // Its holder notices.
     assert_eq!(runner.finish().code, Some(76));
 
+    // A waiter of the plain lock gets it at once, not when the lease is over.
+    server.cli(&["HSET", "long", REDISSON, "1"]);
+    server.cli(&["PEXPIRE", "long", "3600000"]);
+    let waiter = Runner::start(&mut run(&server.url(), "long", "true"));
+    eventually("it waits", || {
+        server.cli(&["PUBSUB", "NUMSUB", "redisson_lock__channel:{long}"]).elements()[1] == 1
+    });
+    assert_eq!(unlock("long --yes").code, Some(0));
+    assert_eq!(waiter.finish().code, Some(0));
+
     let fair = holding(&server.url(), "fair --fair");
     let reader = holding(&server.url(), "rw --shared");
     let writer = holding(&server.url(), "rw2 --exclusive");
@@ -198,15 +208,56 @@ fn own_465_unlock_asks_at_a_terminal_and_does_nothing_without_a_yes() {
         let (shown, ended) = terminal.finish();
         assert_eq!(ended, Some(code), "{shown}");
         assert!(shown.contains(&format!("is held by {REDISSON}, and its lease ends in ")), "{shown}");
-        assert!(shown.contains("work may still be running") && shown.contains(said), "{shown}");
+        assert!(shown.contains("cuts that holder off. Work under it may still be running"), "{shown}");
+        assert!(shown.contains(said), "{shown}");
         assert_eq!(is_locked(&server, "stock:7"), code == 1);
     }
+
+    // Others read, too.
+    let readers = [holding(&server.url(), "rw --shared"), holding(&server.url(), "rw --shared")];
+    let mut terminal = Terminal::run(&server, "$leasehold unlock rw");
+    terminal.shows("cuts all 2 holders off");
+    terminal.types("n\n");
+    assert_eq!(terminal.finish().1, Some(1));
+    drop(readers);
+}
+
+#[test]
+fn own_482_unlock_frees_no_other_holder_than_the_one_that_it_has_shown() {
+    let server = Server::start(Flavour::Redis);
+    let other = REDISSON.replace(":42", ":43");
+    let answered = |change: &[&str]| {
+        take_as_redisson(&server, "stock:7");
+        let mut terminal = Terminal::run(&server, "$leasehold unlock stock:7");
+        terminal.shows("Free it? [y/N]");
+        server.cli(&["DEL", "stock:7"]);
+        server.cli(change);
+        terminal.types("y\n");
+        let (shown, code) = terminal.finish();
+        assert_eq!(code, Some(1), "{shown}");
+        shown
+    };
+    for (change, now) in [
+        (&["HSET", "stock:7", &*other, "1"][..], format!("is held by {other}, and never expires")),
+        (&["SET", "stock:7", REDISSON], format!("is held by {REDISSON}, and never expires")),
+    ] {
+        let shown = answered(change);
+        assert!(shown.contains("nothing was freed, because the holder has changed: now the lock"), "{shown}");
+        assert!(shown.contains(&now), "{shown}");
+        assert!(is_locked(&server, "stock:7"));
+        server.cli(&["DEL", "stock:7"]);
+    }
+    assert!(answered(&["DEL", "stock:7"]).contains("\"stock:7\" is free"));
 }
 
 #[test]
 fn own_466_wait_ends_when_the_lock_is_free_and_does_not_acquire_it() {
     let server = Server::start(Flavour::Redis);
     assert_eq!(leasehold_at(&server.url(), "wait stock:7").code, Some(0));
+    server.cli(&["RPUSH", "list", "a"]);
+    let other = leasehold_at(&server.url(), "wait list");
+    assert_eq!((other.code, other.stdout.as_str()), (Some(69), ""), "{other:?}");
+    assert!(other.stderr.contains("the key of that name holds something else"), "{other:?}");
     let mut holder = holding(&server.url(), "stock:7");
     let over = leasehold_at(&server.url(), "wait stock:7 --wait 300ms");
     assert_eq!((over.code, over.stdout.as_str()), (Some(75), ""), "{over:?}");
