@@ -244,7 +244,7 @@ impl Cluster {
         Ok(Some(before.len()))
     }
 
-    /// A waiter whose turn may have come loses its place if it does not retry: nobody polls it, and the server would keep the lock
+    /// A waiter whose turn may have come loses its place if it does not retry: it is not polled, and the server would keep the lock
     /// for it. If it retries later, it gets another key.
     pub(super) fn expect_retry(self: &Arc<Self>, link: &Arc<Link>, hold_key: &HoldKey) {
         let turn = self.watches.number();
