@@ -9,7 +9,7 @@ use super::messages::{KeyValue, Ranged, Transaction};
 use super::places::State;
 use super::transaction::{created, delete, newest, oldest, put, read, transact};
 use super::watches::Watched;
-use super::{Cluster, TURN, YOUNG, calls, decide, keys};
+use super::{Cluster, LOOK_AGAIN, TURN, YOUNG, calls, decide, keys};
 use crate::engine::remote::store::{Forced, Given, StoreError, Take, Taken};
 use crate::engine::{Busy, HoldKey, Kind, Queueing, Resource};
 use crate::env;
@@ -85,7 +85,8 @@ impl Cluster {
                 Found::Behind(created, before, holder) => {
                     if let Some(position) = self.wait_behind(&link, entry, created, before).await? {
                         let position = entry.queue.is_some().then_some(position);
-                        return Ok(Taken::Busy(Busy { holder, position, ..Busy::default() }));
+                        let retry_in = Some(LOOK_AGAIN);
+                        return Ok(Taken::Busy(Busy { retry_in, holder, position, ..Busy::default() }));
                     }
                     // They are gone by now.
                 }

@@ -97,6 +97,8 @@ static TRAITS: Traits = Traits {
 const YOUNG: Duration = Duration::from_millis(20);
 /// How long the server keeps a lock for a waiter whose turn it is. A waiter that is not polled loses its place then.
 const TURN: Duration = Duration::from_secs(2);
+/// How often a waiter looks without a message: a message reduces the delay, and none is relied on. A look writes nothing.
+const LOOK_AGAIN: Duration = Duration::from_secs(3);
 /// The pauses between attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
