@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use super::{
-    Backend, DOWNGRADE, FREE_WITH_WAITERS, LEASES, MIN_HOLD, ONE_STEP, READERS_OVERTAKE, Reply, SMALL_TOKENS,
-    VIEW,
+    Backend, DOWNGRADE, FREE_WITH_WAITERS, LEASES, LIST, MIN_HOLD, ONE_STEP, READERS_OVERTAKE, Reply,
+    SMALL_TOKENS, VIEW,
 };
 use crate::server::Etcd as Server;
 
@@ -44,6 +44,7 @@ impl Backend for Etcd {
             "takeover (`steal`)",
             MIN_HOLD,
             LEASES,
+            LIST,
             DOWNGRADE,
             VIEW,
             ONE_STEP,
