@@ -45,7 +45,7 @@ pub async fn run(options: &UnlockOptions) -> Result<ExitCode, Error> {
         if !matches!(answer.trim(), "y" | "Y" | "yes") {
             return told(options, false, &format!("{name:?} stays held"));
         }
-        // Meanwhile another holder may have got it, whom the answer is not about.
+        // Meanwhile another holder may have got it, about which no question was asked.
         match client.find(name).await.map_err(LookError::from)? {
             None => return told(options, false, &format!("{name:?} is free")),
             Some(now) if !is_same(&lock, &now) => {
