@@ -187,7 +187,8 @@ impl Settings {
 
     /// What the failure of `HELLO` means. A server that does not support it may repeat its arguments, password included.
     fn refused(&self, error: StoreError) -> ServerError {
-        if let StoreError::Unknown(ServerError::Unavailable(text)) = &error
+        if let StoreError::Unknown(ServerError::Unavailable(text))
+        | StoreError::NotSent(ServerError::Unavailable(text)) = &error
             && [CLOSED, RESET].contains(&text.as_str())
         {
             let advice = match &self.tls {

@@ -321,7 +321,8 @@ pub(super) fn failure_of(error: &io::Error) -> ServerError {
         return failure.clone();
     }
     match error.kind() {
-        io::ErrorKind::ConnectionReset => ServerError::Unavailable(RESET.into()),
+        // The peer has closed it: whether that is found by a read or by a write is chance.
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ServerError::Unavailable(RESET.into()),
         _ => ServerError::Unavailable(error.to_string()),
     }
 }
@@ -329,6 +330,13 @@ pub(super) fn failure_of(error: &io::Error) -> ServerError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_write_to_a_closed_connection_fails_like_a_read() {
+        for kind in [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset] {
+            assert_eq!(failure_of(&kind.into()), ServerError::Unavailable(RESET.into()));
+        }
+    }
 
     fn text(text: &str) -> Value {
         Value::Text(text.into())
