@@ -1,6 +1,7 @@
 //! Deletions before attempts: a lock that this client has released is free for its next attempt, whichever owner makes it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use tokio::sync::watch::{Receiver, Sender, channel};
 
@@ -10,12 +11,32 @@ use crate::name::Name;
 /// The deletions that are not over, by name.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    deletions: Mutex<HashMap<Name, Vec<Receiver<()>>>>,
+    deletions: Arc<Deletions>,
 }
+
+type Deletions = Mutex<HashMap<Name, Vec<Receiver<()>>>>;
 
 /// A deletion, which is over when this is dropped.
 #[derive(Debug)]
-pub(super) struct Deletion(#[expect(dead_code, reason = "dropping it is the message")] Sender<()>);
+pub(super) struct Deletion {
+    deletions: Arc<Deletions>,
+    name: Name,
+    /// Dropping it is the message; none once it is dropped.
+    over: Option<Sender<()>>,
+}
+
+impl Drop for Deletion {
+    fn drop(&mut self) {
+        drop(self.over.take());
+        let mut deletions = self.deletions.lock();
+        if let Some(of_name) = deletions.get_mut(&self.name) {
+            of_name.retain(|one| one.has_changed().is_ok());
+            if of_name.is_empty() {
+                deletions.remove(&self.name);
+            }
+        }
+    }
+}
 
 /// The deletions before an attempt.
 #[derive(Debug, Default)]
@@ -25,13 +46,8 @@ impl Order {
     /// A deletion begins.
     pub(super) fn delete(&self, name: &Name) -> Deletion {
         let (over, is_over) = channel(());
-        let mut deletions = self.deletions.lock();
-        deletions.retain(|_, all| {
-            all.retain(|one| one.has_changed().is_ok());
-            !all.is_empty()
-        });
-        deletions.entry(name.clone()).or_default().push(is_over);
-        Deletion(over)
+        self.deletions.lock().entry(name.clone()).or_default().push(is_over);
+        Deletion { deletions: Arc::clone(&self.deletions), name: name.clone(), over: Some(over) }
     }
 
     /// An attempt begins: these have to be over before it is sent.
@@ -58,12 +74,14 @@ mod tests {
         let (order, name) = (Order::default(), Name::new("", "n").unwrap());
         let first = order.delete(&name);
         let before = order.before(&name);
-        let _second = order.delete(&name);
+        let second = order.delete(&name);
         let waiting = tokio::spawn(before.over());
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
         drop(first);
         waiting.await.unwrap();
         order.before(&Name::new("", "other").unwrap()).over().await;
+        drop(second);
+        assert!(order.deletions.lock().is_empty(), "what is over is not kept");
     }
 }
