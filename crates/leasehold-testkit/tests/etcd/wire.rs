@@ -73,10 +73,10 @@ async fn own_502_tokens_rise_together_with_those_of_etcdctl() {
 #[tokio::test]
 async fn own_503_the_next_member_is_tried_if_one_cannot_be_reached() {
     let server = Etcd::start();
-    let nobody = leasehold_testkit::port::free();
-    let url = format!("etcd://127.0.0.1:{nobody},127.0.0.1:{}", server.port());
+    let unused_port = leasehold_testkit::port::free();
+    let url = format!("etcd://127.0.0.1:{unused_port},127.0.0.1:{}", server.port());
     let client = leasehold::Client::connect(url).await.unwrap();
     client.lock("n").acquire().await.unwrap().release().await.unwrap();
-    let error = leasehold::Client::connect(format!("etcd://127.0.0.1:{nobody}")).await.unwrap_err();
+    let error = leasehold::Client::connect(format!("etcd://127.0.0.1:{unused_port}")).await.unwrap_err();
     assert!(error.to_string().contains("refused"), "{error}");
 }
