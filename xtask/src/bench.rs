@@ -35,6 +35,9 @@ pub(crate) struct Args {
         conflicts_with_all = ["old", "rounds", "out", "drivers"]
     )]
     against: Option<Checkout>,
+    /// Compare the library without metrics, as old, with itself where metrics are on, as new.
+    #[arg(long, conflicts_with_all = ["against", "old", "rounds", "out", "drivers"])]
+    metrics: bool,
     #[command(flatten)]
     options: Options,
 }
@@ -80,6 +83,12 @@ const OWN_BUILDS: &[(&str, &str)] = &[(
     "cargo build --release --locked --manifest-path bench/Cargo.toml --bin bench-harness --bin leasehold --bin memory --bin flock",
 )];
 
+/// The same with metrics on and a recorder for Prometheus.
+const WITH_METRICS: &[(&str, &str)] = &[(
+    "new",
+    "cargo build --release --locked --manifest-path bench/Cargo.toml --features bench-drivers/metrics --bin bench-harness --bin leasehold --bin memory",
+)];
+
 /// The harness finds the drivers in Rust beside itself.
 const HARNESS: &str =
     "cargo run --quiet --release --locked --manifest-path bench/Cargo.toml --package bench-harness --";
@@ -90,10 +99,14 @@ const HARNESS: &str =
 ///
 /// When a scenario or a contender is unknown, a tool is missing, a build fails, a target is missed, or the library is slower
 /// than that of another checkout.
-pub(crate) fn run(Args { yes, list, against, options }: &Args) -> Result<(), String> {
-    let is_against = against.is_some() || options.old.is_some();
+pub(crate) fn run(Args { yes, list, against, metrics, options }: &Args) -> Result<(), String> {
+    let is_against = *metrics || against.is_some() || options.old.is_some();
     let plan = if is_against { plan::against(options)? } else { plan::plan(options)? };
-    let against = against.clone().map(Checkout::found).transpose()?;
+    let against = if *metrics {
+        Some(Checkout::Folder(".".into()))
+    } else {
+        against.clone().map(Checkout::found).transpose()?
+    };
     if *list {
         for step in &plan {
             let contenders: Vec<_> = step.contenders.iter().map(|contender| contender.id).collect();
@@ -102,6 +115,7 @@ pub(crate) fn run(Args { yes, list, against, options }: &Args) -> Result<(), Str
         return Ok(());
     }
     let (tools, builds) = needed(&plan, is_against);
+    let builds = if *metrics { WITH_METRICS } else { builds };
     setup::ensure(tools, *yes)?;
     let (mut steps, mut options) = (Steps::default(), options.clone());
     let old = against.is_none_or(|checkout| {
@@ -149,6 +163,7 @@ mod tests {
             "bench --seconds many",
             "bench --turns 0",
             "bench --against HEAD --rounds 3",
+            "bench --against HEAD --metrics",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -59,7 +59,25 @@ fn connect_blocking(args: &Args) -> Result<Blocking, Error> {
     Ok(Blocking(Client::connect(args.need("url")?).watchdog(args.lease()?).block()?))
 }
 
+/// The recorder that a service would have, with the buckets of `examples/prometheus`. Histograms are summed up each second, far more
+/// often than by a service, because a run lasts for a second.
+#[cfg(feature = "metrics")]
+fn install_recorder() -> Result<(), Error> {
+    const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 2.0, 10.0, 60.0];
+    let metrics =
+        metrics_exporter_prometheus::PrometheusBuilder::new().set_buckets(BUCKETS)?.install_recorder()?;
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            metrics.run_upkeep();
+        }
+    });
+    Ok(())
+}
+
 fn main() -> ExitCode {
+    #[cfg(feature = "metrics")]
+    install_recorder().expect("a process has no recorder when it begins");
     let is_blocking = std::env::args().any(|word| word == "calls=blocking");
     if is_blocking { drive_blocking(connect_blocking) } else { drive(connect) }
 }
