@@ -18,21 +18,21 @@ on_both! {
     own_425_replicas_without_a_least_number_are_found
 }
 
-fn healthy(flavour: Flavour) -> Server {
+pub(crate) fn healthy(flavour: Flavour) -> Server {
     let keeps = "appendonly yes\nmaxmemory-policy noeviction\nrepl-diskless-sync-delay 0";
     Server::builder(flavour).config(keeps).start()
 }
 
-async fn diagnosed(url: &str) -> Diagnosis {
+pub(crate) async fn diagnosed(url: &str) -> Diagnosis {
     Client::connect(url).await.unwrap().diagnose().await.unwrap()
 }
 
 /// The codes and severities of all findings.
-fn found(diagnosis: &Diagnosis) -> Vec<(&'static str, Severity)> {
+pub(crate) fn found(diagnosis: &Diagnosis) -> Vec<(&'static str, Severity)> {
     diagnosis.findings.iter().map(|finding| (finding.code, finding.severity)).collect()
 }
 
-fn fact<'a>(diagnosis: &'a Diagnosis, name: &str) -> (Option<&'a str>, Option<&'static str>) {
+pub(crate) fn fact<'a>(diagnosis: &'a Diagnosis, name: &str) -> (Option<&'a str>, Option<&'static str>) {
     let fact = diagnosis.facts.iter().find(|fact| fact.name == name);
     let fact = fact.unwrap_or_else(|| panic!("no {name}: {diagnosis:?}"));
     (fact.value.as_deref(), fact.missing)
