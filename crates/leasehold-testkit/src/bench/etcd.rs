@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use super::{
-    Backend, DOWNGRADE, FREE_WITH_WAITERS, LEASES, LIST, MIN_HOLD, ONE_STEP, READERS_OVERTAKE, Reply,
-    SMALL_TOKENS, VIEW,
+    Backend, DOWNGRADE, FREE_WITH_WAITERS, LEASES, LIST, MIN_HOLD, READERS_OVERTAKE, Reply, SMALL_TOKENS,
+    VIEW,
 };
 use crate::server::Etcd as Server;
 
@@ -47,7 +47,6 @@ impl Backend for Etcd {
             LIST,
             DOWNGRADE,
             VIEW,
-            ONE_STEP,
             FREE_WITH_WAITERS,
             READERS_OVERTAKE,
             SMALL_TOKENS,

@@ -6,6 +6,7 @@ mod beside;
 mod faults;
 mod places;
 mod removal;
+mod together;
 mod users;
 mod wire;
 

@@ -17,9 +17,9 @@ use crate::owner::OwnerId;
 
 /// The parameters of [`Store::take`](crate::engine::remote::store::Store::take) that count here.
 pub(super) struct Entry {
-    hold_key: HoldKey,
+    pub(super) hold_key: HoldKey,
     held: u32,
-    fenced: bool,
+    pub(super) fenced: bool,
     queue: Option<Queueing>,
     /// Whether a place in the queue is kept if the lock is busy.
     stays: bool,
@@ -168,7 +168,7 @@ impl Cluster {
     }
 
     /// The owner holds the lock. If it still does a moment later, its key is watched.
-    fn held(self: &Arc<Self>, link: &Arc<Link>, hold_key: &HoldKey, created: i64) {
+    pub(super) fn held(self: &Arc<Self>, link: &Arc<Link>, hold_key: &HoldKey, created: i64) {
         let mut places = self.places.lock();
         let place = places.enter(hold_key, link.client.lease);
         (place.state, place.created) = (State::Held, created);
@@ -271,7 +271,7 @@ impl Cluster {
     }
 
     /// An attempt has failed.
-    fn failed(&self, hold_key: &HoldKey, error: &StoreError) {
+    pub(super) fn failed(&self, hold_key: &HoldKey, error: &StoreError) {
         let mut places = self.places.lock();
         if let StoreError::Unknown(_) = error {
             places.doubt(hold_key);

@@ -14,6 +14,7 @@ mod locks;
 mod messages;
 mod order;
 mod places;
+mod together;
 mod transaction;
 mod view;
 mod watches;
@@ -34,8 +35,8 @@ use self::places::{Places, State};
 use self::watches::{Watched, Watches};
 use super::remote::Remote;
 use super::remote::store::{
-    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, Topic, Traits, Wake,
-    Watch, report,
+    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Traits,
+    Wake, Watch, report,
 };
 use super::schemes::{Options, Scheme};
 use super::{Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
@@ -90,7 +91,7 @@ static TRAITS: Traits = Traits {
     counts: By::Client,
     owners: By::Server,
     ordered: false,
-    takes_all: false,
+    takes_all: together::MOST,
 };
 
 /// A hold that is released sooner than this is never watched.
@@ -292,6 +293,9 @@ impl Cluster {
     fn changed(self: &Arc<Self>, link: &Arc<Link>, id: i64) {
         let Some(Watched { hold_key, .. }) = self.watches.get(id) else { return };
         self.watches.end(&link.watches, id);
+        if self.watches.is_of_name(&hold_key.resource, id) {
+            return report(&self.events, |events| events.freed(&(hold_key.resource, None)));
+        }
         let mut places = self.places.lock();
         let Some(place) = places.get(&hold_key).filter(|place| place.watch == Some(id)) else { return };
         place.watch = None;
@@ -345,6 +349,19 @@ impl Store for EtcdStore {
         self.request(done, async move {
             before.over().await;
             cluster.take(&entry).await
+        });
+    }
+
+    fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>) {
+        let cluster = Arc::clone(&self.0);
+        let entries: Vec<_> = takes.iter().map(Entry::new).collect();
+        let before: Vec<_> =
+            takes.iter().map(|take| cluster.order.before(&take.hold_key.resource.name)).collect();
+        self.request(done, async move {
+            for deletions in before {
+                deletions.over().await;
+            }
+            cluster.take_all(&entries).await
         });
     }
 
@@ -403,6 +420,12 @@ impl Store for EtcdStore {
     /// A waiter watches the key before its own, as soon as it has one.
     fn watch(&self, _topic: &Topic) -> Watch {
         Watch::Active
+    }
+
+    fn unwatch(&self, (resource, _): &Topic) {
+        if let Some(link) = &*self.0.link.lock() {
+            self.0.watches.end_of_name(&link.watches, resource);
+        }
     }
 
     fn left(&self, key: &HoldKey) -> Option<Duration> {

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::keys::Span;
 use super::messages::{BeginWatch, EndWatch, Filter, WatchRequest, WatchStep};
-use crate::engine::HoldKey;
+use crate::engine::{HoldKey, Resource};
 use crate::mutex::Mutex;
 
 /// What is watched, and for which owner.
@@ -33,6 +33,8 @@ pub(super) struct Watches {
 struct Running {
     last: i64,
     watched: BTreeMap<i64, Watched>,
+    /// The watches on the holders of names, for waiters that have no place in the queue.
+    names: BTreeMap<Resource, i64>,
 }
 
 impl Watches {
@@ -66,13 +68,49 @@ impl Watches {
         }
     }
 
+    /// Begins the watch on the holder of a name, unless there is the same already.
+    pub(super) fn begin_of_name(
+        &self,
+        stream: &UnboundedSender<WatchRequest>,
+        resource: &Resource,
+        watched: Watched,
+    ) {
+        let before = self.state.lock().names.get(resource).copied();
+        let is_same =
+            |is: Watched| (is.span, is.created_until) == (watched.span.clone(), watched.created_until);
+        if before.and_then(|id| self.get(id)).is_some_and(is_same) {
+            return;
+        }
+        self.end_of_name(stream, resource);
+        let id = self.begin(stream, watched);
+        self.state.lock().names.insert(resource.clone(), id);
+    }
+
+    /// Ends it, if there is one.
+    pub(super) fn end_of_name(&self, stream: &UnboundedSender<WatchRequest>, resource: &Resource) {
+        let before = self.state.lock().names.remove(resource);
+        before.inspect(|id| self.end(stream, *id));
+    }
+
+    /// Whether this watch is the one on the holder of a name. From now on there is none.
+    pub(super) fn is_of_name(&self, resource: &Resource, id: i64) -> bool {
+        let mut state = self.state.lock();
+        let is_it = state.names.get(resource) == Some(&id);
+        if is_it {
+            state.names.remove(resource);
+        }
+        is_it
+    }
+
     pub(super) fn get(&self, id: i64) -> Option<Watched> {
         self.state.lock().watched.get(&id).cloned()
     }
 
     /// Forgets all of them: their stream has ended.
     pub(super) fn clear(&self) {
-        self.state.lock().watched.clear();
+        let mut state = self.state.lock();
+        state.watched.clear();
+        state.names.clear();
     }
 }
 

@@ -125,7 +125,7 @@ static TRAITS: Traits = Traits {
     counts: By::Client,
     owners: By::Server,
     ordered: true,
-    takes_all: false,
+    takes_all: 0,
 };
 
 /// How often holds are checked.

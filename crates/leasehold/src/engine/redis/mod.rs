@@ -190,7 +190,7 @@ const TRAITS: Traits = Traits {
     counts: By::Server,
     owners: By::Server,
     ordered: true,
-    takes_all: true,
+    takes_all: usize::MAX,
 };
 
 impl Store for RedisStore {

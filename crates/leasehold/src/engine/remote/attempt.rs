@@ -129,7 +129,7 @@ impl<S: Store> Inner<S> {
         let begun = env::now();
         let shard = self.store.shard(&claims[0].key.resource);
         let is_elsewhere = |claim: &Claim| self.store.shard(&claim.key.resource) != shard;
-        if !self.store.traits().takes_all || claims.iter().any(is_elsewhere) {
+        if claims.len() > self.store.traits().takes_all || claims.iter().any(is_elsewhere) {
             return None;
         }
         if let Err(failure) = self.can_send(shard) {
@@ -150,13 +150,16 @@ impl<S: Store> Inner<S> {
         let takes: Vec<_> =
             claims.iter().zip(&grants).map(|(claim, grant)| take(claim, grant.length, None)).collect();
         let effects = Arc::clone(self);
-        let (done, reply) = step(move |taken| match taken {
-            Ok(TakenAll::Granted(tokens)) => {
-                for (grant, token) in grants.into_iter().zip(&tokens) {
-                    grant.enter(&effects, *token, None);
-                }
-                Ok(AttemptAll::Granted(tokens.into_iter().map(|token| (None, token)).collect()))
+        let enter = move |grants: Vec<Grant>, tokens: Vec<Option<u64>>, session: Option<Arc<Session>>| {
+            for (grant, token) in grants.into_iter().zip(&tokens) {
+                grant.enter(&effects, *token, session.clone());
             }
+            AttemptAll::Granted(tokens.into_iter().map(|token| (None, token)).collect())
+        };
+        let effects = Arc::clone(self);
+        let (done, reply) = step(move |taken| match taken {
+            Ok(TakenAll::Granted(tokens)) => Ok(enter(grants, tokens, None)),
+            Ok(TakenAll::Bound(tokens, session)) => Ok(enter(grants, tokens, Some(session))),
             Ok(TakenAll::Busy(number, busy)) => {
                 effects.queues.heard(&grants[number].hold.key);
                 Ok(AttemptAll::Busy(number, busy))
@@ -168,6 +171,10 @@ impl<S: Store> Inner<S> {
                 Err(error.into())
             }
         });
+        // If the caller is gone, the undo of each hold waits for the outcome.
+        let steps: Vec<_> =
+            claims.iter().filter(|_| self.is_sequenced).map(|claim| self.first_step(claim.key)).collect();
+        let done = done.then(move || drop(steps));
         // Their owner is a new one for every attempt, so there is nothing to undo.
         self.requesting().take_all(&takes, done);
         Some(reply)

@@ -81,8 +81,7 @@ impl<S: Store> Drop for Over<S> {
 impl<S: Store> Inner<S> {
     /// Begins a step of this hold key when the steps before it are over.
     pub(super) fn in_turn(self: &Arc<Self>, key: &HoldKey, step: impl FnOnce(Over<S>) + Send + 'static) {
-        let owner = (self.store.traits().owners == By::Server).then_some(key.owner);
-        let topic = (key.of_hold().resource, owner);
+        let topic = self.topic_of_steps(key);
         let over = Over { inner: Arc::clone(self), topic: topic.clone() };
         let mut waiting = self.sequence.waiting.lock();
         if let Some(steps) = waiting.get_mut(&topic) {
@@ -92,6 +91,19 @@ impl<S: Store> Inner<S> {
         waiting.insert(topic, Steps::default());
         drop(waiting);
         step(over);
+    }
+
+    /// Begins the first step of a new owner: the next steps of this hold key wait for it.
+    pub(super) fn first_step(self: &Arc<Self>, key: &HoldKey) -> Over<S> {
+        let topic = self.topic_of_steps(key);
+        self.sequence.waiting.lock().entry(topic.clone()).or_default();
+        Over { inner: Arc::clone(self), topic }
+    }
+
+    /// The steps of one topic follow each other.
+    fn topic_of_steps(&self, key: &HoldKey) -> Topic {
+        let owner = (self.store.traits().owners == By::Server).then_some(key.owner);
+        (key.of_hold().resource, owner)
     }
 
     /// Tries to acquire when the steps before it are over.

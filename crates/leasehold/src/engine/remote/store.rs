@@ -47,7 +47,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// Acquires or re-enters a lock. Where the client counts, a re-entry is requested only to mint a token.
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>);
 
-    /// Acquires several plain locks of one owner on one shard, or none, if the traits declare it.
+    /// Acquires several plain locks of one owner on one shard, or none, if the traits declare it. The owner is a new one.
     fn take_all(&self, _takes: &[Take<'_>], _done: impl Done<TakenAll>) {}
 
     /// Releases one count of a hold that has `from`. If any is left, a lease of `length` begins anew.
@@ -176,8 +176,8 @@ pub(crate) struct Traits {
     /// Whether requests about one hold take effect in the order in which they are issued. If not, they are issued one at a
     /// time.
     pub(crate) ordered: bool,
-    /// Whether there is [`Store::take_all`].
-    pub(crate) takes_all: bool,
+    /// How many locks [`Store::take_all`] takes at most; zero where there is no such request.
+    pub(crate) takes_all: usize,
 }
 
 /// What ends a hold that is not released.
@@ -317,6 +317,9 @@ pub(crate) enum Taken {
 pub(crate) enum TakenAll {
     /// All, with their tokens, if they were requested.
     Granted(Vec<Option<u64>>),
+    /// The same, for as long as this session lasts.
+    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only etcd has both"))]
+    Bound(Vec<Option<u64>>, Arc<Session>),
     /// None, because of this one.
     Busy(usize, Busy),
 }

@@ -56,7 +56,7 @@ static SESSIONS: Traits = Traits {
     counts: By::Client,
     owners: By::Server,
     ordered: false,
-    takes_all: false,
+    takes_all: 0,
 };
 
 static CONNECTIONS: Traits = Traits {
@@ -65,7 +65,7 @@ static CONNECTIONS: Traits = Traits {
     counts: By::Client,
     owners: By::Client,
     ordered: true,
-    takes_all: false,
+    takes_all: 0,
 };
 
 /// How long the server takes to notice that a connection is gone.

@@ -46,7 +46,7 @@ static TRAITS: Traits = Traits {
     counts: By::Client,
     owners: By::Client,
     ordered: false,
-    takes_all: false,
+    takes_all: 0,
 };
 
 /// The owner that holds each name.

@@ -385,7 +385,7 @@ static TRAITS: Traits = Traits {
     counts: By::Server,
     owners: By::Server,
     ordered: true,
-    takes_all: true,
+    takes_all: usize::MAX,
 };
 
 impl Store for SimStore {
