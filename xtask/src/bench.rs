@@ -52,10 +52,8 @@ const TOOLS: &[Tool] = &[
         source: Source::Debian("mariadb-server"),
     },
     Tool {
-        name: "go",
-        probe: "go version",
         reason: "rueidislock and redsync are written in it; from 1.21 on it fetches the version they need",
-        source: Source::Debian("golang-go"),
+        ..tools::GO
     },
     Tool { reason: "Redisson and Lettuce run on it", ..tools::JAVA },
     Tool { reason: "it fetches Redisson and Lettuce", ..tools::MAVEN },

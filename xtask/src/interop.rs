@@ -1,4 +1,5 @@
-//! `cargo xtask interop`: Leasehold beside the real Redisson, and beside its port to Node.js.
+//! `cargo xtask interop`: Leasehold beside the real Redisson, beside its port to Node.js, and beside the locks of Go and of `etcdctl`
+//! on etcd.
 
 use std::{fs, time::Duration};
 
@@ -11,6 +12,10 @@ const FULL_LIMIT: Duration = Duration::from_secs(30 * 60);
 const POM: &str = include_str!("../../interop/java/pom.xml");
 /// Where the Node.js side is installed: Node.js finds packages beside the program only.
 const NODE: &str = "target/interop/node";
+
+/// Builds the Go side where the tests expect it, with the versions of its lock file. Go older than 1.20 has no option for a folder, and
+/// the state of the repository is of no interest in the program.
+pub(crate) const GO: &str = "env -C interop/go go build -buildvcs=false -o ../../target/interop/go .";
 
 /// What `cargo xtask interop` takes.
 #[derive(clap::Args)]
@@ -30,11 +35,17 @@ pub(crate) struct Args {
 /// When a tool is missing, a build fails, or a test fails.
 pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
     setup::ensure(&[tools::REDIS, tools::JAVA, tools::MAVEN, tools::NODE, tools::NPM], yes)?;
+    setup::ensure(&[tools::ETCD, tools::ETCDCTL, tools::GO], yes)?;
     if full {
         setup::ensure(&[tools::VENV, tools::VALKEY], yes)?;
     }
     let suite = "cargo test -p leasehold-testkit --all-features --test interop";
+    let on_etcd = "cargo test -p leasehold-testkit --all-features --test etcd opponents:: -- --nocapture";
     let mut steps = Steps::default();
+    if steps.run("Go", || command::run(GO)) {
+        let (longer, limit) = if full { ("LEASEHOLD_TURNS=5000 ", FULL_LIMIT) } else { ("", watch::LIMIT) };
+        steps.run("interop on etcd", || watch::run(&format!("{longer}{on_etcd}"), limit));
+    }
     if !steps.run("node-redisson", install_node) {
         return steps.finish();
     }

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// Also the tests of the Redis engine on Redis 6.2, Redis 8 and Valkey 8: some 20 minutes more.
     #[arg(long, conflicts_with_all = ["fast", "engine"])]
     all_servers: bool,
-    /// Only the tests about this engine: `memory`, `sim`, `file`, `redis` or `valkey`.
+    /// Only the tests about this engine: `memory`, `sim`, `etcd`, `file`, `redis` or `valkey`.
     #[arg(long, value_name = "NAME", value_parser = Engine::named, conflicts_with = "filter")]
     engine: Option<Engine>,
     /// Only the tests whose path contains this, such as `lease` or `conformance::memory::`.

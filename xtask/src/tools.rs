@@ -39,6 +39,13 @@ pub(crate) const ETCDCTL: Tool = Tool {
     source: Source::Debian("etcd-client"),
 };
 
+pub(crate) const GO: Tool = Tool {
+    name: "go",
+    probe: "go version",
+    reason: "Go's own locks on etcd, which the locks of the library contend with, are written in it",
+    source: Source::Debian("golang-go"),
+};
+
 pub(crate) const VENV: Tool = Tool {
     name: "python3-venv",
     // The part of Python that Debian packages separately, and a virtual environment needs.

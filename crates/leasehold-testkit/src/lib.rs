@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod cut;
 pub mod dice;
 pub mod driver;
+pub mod golang;
 pub mod healthy;
 pub mod jvm;
 pub mod node;

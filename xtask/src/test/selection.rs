@@ -2,7 +2,7 @@
 //!
 //! All are selected from the same builds, so that another selection needs no new build.
 
-use crate::{setup::Tool, tools};
+use crate::{interop, setup::Tool, tools};
 
 /// A part of the tests, and its requirements.
 #[derive(Clone)]
@@ -60,6 +60,7 @@ pub(super) const ALL: Selection = Selection {
         tools::REDIS,
         tools::ETCD,
         tools::ETCDCTL,
+        tools::GO,
         tools::VENV,
         tools::VALKEY,
         tools::REDIS_PY,
@@ -70,6 +71,7 @@ pub(super) const ALL: Selection = Selection {
     ],
     redisson: true,
     builds: &[
+        ("Go", interop::GO),
         ("build", "cargo test --workspace --all-features --no-run"),
         ("build without features", "cargo test -p leasehold --no-default-features --lib --no-run"),
         ("build cargo examples", "cargo build --workspace --all-features --examples"),
@@ -175,11 +177,14 @@ const ENGINES: &[Engine] = &[
     Engine {
         name: "etcd",
         selection: Selection {
-            tools: &[tools::ETCD, tools::ETCDCTL],
-            builds: &[(
-                "build",
-                "cargo test --workspace --all-features --lib --bins --test suite --test etcd --no-run",
-            )],
+            tools: &[tools::ETCD, tools::ETCDCTL, tools::GO],
+            builds: &[
+                ("Go", interop::GO),
+                (
+                    "build",
+                    "cargo test --workspace --all-features --lib --bins --test suite --test etcd --no-run",
+                ),
+            ],
             suites: &[
                 Suite { only: "engine::etcd::", ..UNIT },
                 Suite { only: "conformance::etcd::", ..CONFORMANCE },
