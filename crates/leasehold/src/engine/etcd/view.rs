@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::link::Link;
-use super::messages::{KeyValue, LeaseId, Lives, Operation, Ranged, Transaction};
+use super::messages::{KeyValue, LeaseId, Lives, Operation, Range, Ranged, Transaction};
 use super::transaction::{oldest, put, read, transact};
 use super::{Cluster, calls, decide, keys};
 use crate::client_id::ClientId;
@@ -116,7 +116,9 @@ impl Cluster {
 
 /// All keys of a name, the oldest first.
 async fn queue(link: &Link, resource: &Resource) -> Result<Vec<KeyValue>, StoreError> {
-    let ranged: Ranged = link.call(calls::RANGE, oldest(&keys::all(resource), 0)).await?;
+    // Since 3.7 the server does not say the lease of a key of which only the key is asked for.
+    let range = Range { keys_only: false, ..oldest(&keys::all(resource), 0) };
+    let ranged: Ranged = link.call(calls::RANGE, range).await?;
     Ok(ranged.found)
 }
 
@@ -126,7 +128,7 @@ async fn records(link: &Link, places: &[KeyValue]) -> Result<Vec<Option<Record>>
     for some in places.chunks(AT_ONCE) {
         let of_client = |place: &KeyValue| {
             let span = keys::Span::only(keys::client(place.lease));
-            read(super::messages::Range { keys_only: false, ..oldest(&span, 1) })
+            read(Range { keys_only: false, ..oldest(&span, 1) })
         };
         let then = some.iter().map(of_client).collect();
         let done = transact(link, Transaction { then, ..Transaction::default() }).await?;
