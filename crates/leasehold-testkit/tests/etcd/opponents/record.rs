@@ -160,7 +160,7 @@ async fn run(server: &Etcd, script: &[&str], go: &Peer, is_go: impl Fn(u8) -> bo
             ("", None) => made.unlock().await,
             _ => panic!("no such step: {step}"),
         }
-        text += &format!("{step}\n{}", names.dump(server));
+        text += &[step, "\n", &names.dump(server)].concat();
         if how == ">" {
             assert!(!asked[name].is_answered(), "{step}: it does not wait\n{text}");
         }
