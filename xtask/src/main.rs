@@ -5,6 +5,7 @@ mod bench;
 mod blocks;
 mod check;
 mod command;
+mod engines;
 mod features;
 mod html;
 mod instructions;
@@ -39,11 +40,14 @@ enum Xtask {
     Check(Args),
     /// Every test of the workspace, or some of them, after the set-up the tests need.
     Test(test::Args),
-    /// Redis 8 and Valkey 8 as Debian 13 has them, in the user's cache directory: `test --all-servers` needs them.
+    /// Redis 8, Valkey 8 and etcd 3.5 as Debian 13 has them, in the user's cache directory: `test --all-servers` and `engines` need
+    /// them.
     Servers,
+    /// The engine on etcd with one and three members of each version: some minutes for each.
+    Engines(Args),
     /// Every server behind Sentinel, with TLS and behind one address: some minutes for each.
     Topologies(Args),
-    /// Redisson's own locks and ours on one server, each in processes of its own.
+    /// Redisson's own locks and ours on one server, each in processes of its own; and those of Go and `etcdctl` on etcd.
     Interop(interop::Args),
     /// Whether a great many names, cancelled acquires and dropped guards leave anything behind.
     Leaks(leaks::Args),
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
             Xtask::Check(Args { yes }) => check::run(yes),
             Xtask::Test(args) => test::run(args),
             Xtask::Servers => servers::run(),
+            Xtask::Engines(Args { yes }) => engines::run(yes),
             Xtask::Topologies(Args { yes }) => topologies::run(yes),
             Xtask::Interop(args) => interop::run(&args),
             Xtask::Leaks(args) => leaks::run(&args),

@@ -13,8 +13,9 @@ use crate::command;
 
 /// The release, and its name at a mirror.
 const RELEASE: (&str, &str) = ("debian-13", "trixie");
-/// The packages; each has a program of this name.
-const PACKAGES: [&str; 2] = ["redis-server", "valkey-server"];
+/// The packages, each with its program.
+const PACKAGES: [(&str, &str); 3] =
+    [("redis-server", "redis-server"), ("valkey-server", "valkey-server"), ("etcd-server", "etcd")];
 /// Where the tests expect the programs.
 const PROGRAMS: &str = "target/tools/debian-13";
 /// The keys that the packages of all releases are signed with.
@@ -27,17 +28,17 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// When this is not a Debian system, its mirror does not have the release, or the cache cannot be written.
 pub(crate) fn run() -> Result<(), String> {
     let unpacked = cache()?.join(RELEASE.0);
-    if !unpacked.is_dir() {
+    let program_of = |(_, program): &(_, &str)| unpacked.join("usr/bin").join(program);
+    // An earlier version of this command may have fetched some of them.
+    if !PACKAGES.iter().map(program_of).all(|program| program.is_file()) {
         fetch(&unpacked).map_err(|error| {
-            format!(
-                "Redis 8 and Valkey 8 of Debian 13 cannot be fetched: {error}\nThe other tests need neither"
-            )
+            format!("the servers of Debian 13 cannot be fetched: {error}\nThe other tests need none of them")
         })?;
     }
     let loader = loader(&unpacked)?;
-    for program in PACKAGES {
-        let path = Path::new(PROGRAMS).join(program);
-        write_program(&path, &loader, &unpacked.join("usr/bin").join(program))
+    for package in PACKAGES {
+        let path = Path::new(PROGRAMS).join(package.1);
+        write_program(&path, &loader, &program_of(&package))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         command::run(&format!("{} --version", path.display()))?;
     }
@@ -59,7 +60,7 @@ fn fetch(unpacked: &Path) -> Result<(), String> {
     let inside = |name: &str| staging.join(name).display().to_string();
     let mut words = vec![format!("--config-file={}", inside("apt.conf"))];
     command::run_with("apt-get --quiet=2 update --error-on=any", &words)?;
-    words.extend(PACKAGES.map(String::from));
+    words.extend(PACKAGES.map(|(package, _)| package.into()));
     command::run_with("apt-get --quiet=2 install --yes --no-install-recommends --download-only", &words)?;
     let packages = fs::read_dir(inside("archives")).map_err(|error| error.to_string())?;
     for package in packages.flatten().map(|entry| entry.path()) {
@@ -68,6 +69,9 @@ fn fetch(unpacked: &Path) -> Result<(), String> {
         }
     }
     // Whole or not at all.
+    if unpacked.exists() {
+        fs::remove_dir_all(unpacked).map_err(|error| error.to_string())?;
+    }
     fs::rename(inside("root"), unpacked).map_err(|error| error.to_string())?;
     fs::remove_dir_all(&staging).map_err(|error| error.to_string())
 }

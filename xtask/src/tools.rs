@@ -46,6 +46,14 @@ pub(crate) const GO: Tool = Tool {
     source: Source::Debian("golang-go"),
 };
 
+pub(crate) const GO_1_21: Tool = Tool {
+    name: "Go 1.21 or later",
+    // There is nothing of that kind in older ones.
+    probe: "go help toolchain",
+    reason: "newer servers of etcd are built by it; it fetches the version that they need",
+    source: Source::Debian("golang-go"),
+};
+
 pub(crate) const VENV: Tool = Tool {
     name: "python3-venv",
     // The part of Python that Debian packages separately, and a virtual environment needs.
@@ -93,6 +101,13 @@ pub(crate) const VALKEY_8: Tool = Tool {
     name: "valkey-server 8",
     probe: "target/tools/debian-13/valkey-server --version",
     reason: "the tests of all servers run on it",
+    source: Source::Xtask("servers"),
+};
+
+pub(crate) const ETCD_3_5: Tool = Tool {
+    name: "etcd 3.5",
+    probe: "target/tools/debian-13/etcd --version",
+    reason: "the tests of the engine on etcd run on it",
     source: Source::Xtask("servers"),
 };
 

@@ -33,5 +33,15 @@ pub fn listen() -> TcpListener {
 /// When there is none.
 #[must_use]
 pub fn free() -> u16 {
-    listen().local_addr().expect("a listener has an address").port()
+    of(&listen())
+}
+
+/// The port of a listener.
+///
+/// # Panics
+///
+/// When the system does not know it.
+#[must_use]
+pub fn of(listener: &TcpListener) -> u16 {
+    listener.local_addr().expect("a listener has an address").port()
 }

@@ -31,18 +31,30 @@ pub struct Etcd {
     /// All members, as each of them knows them from its start.
     cluster: String,
     directory: Directory,
+    /// The members that are only there because the cluster has several.
+    others: Vec<Self>,
 }
 
 impl Etcd {
-    /// Starts a cluster of one member and waits until it replies.
+    /// Starts a cluster of one member and waits until it replies. With `LEASEHOLD_ETCD_MEMBERS=3` it is the first of three, and the
+    /// others end with it.
     ///
     /// # Panics
     ///
     /// When the server is not installed.
     #[must_use]
     pub fn start() -> Self {
-        let [server] = Self::cluster();
-        server
+        match env::var("LEASEHOLD_ETCD_MEMBERS").as_deref() {
+            Ok("3") => {
+                let [first, second, third] = Self::cluster();
+                Self { others: vec![second, third], ..first }
+            }
+            Ok("1") | Err(_) => {
+                let [server] = Self::cluster();
+                server
+            }
+            Ok(other) => panic!("LEASEHOLD_ETCD_MEMBERS is 1 or 3, not {other}"),
+        }
     }
 
     /// Starts a cluster and waits until all members reply.
@@ -54,12 +66,16 @@ impl Etcd {
     pub fn cluster<const MEMBERS: usize>() -> [Self; MEMBERS] {
         // Another process may take a port before a server does; then other ports are tried.
         for _ in 0..10 {
-            let mut members = [(); MEMBERS].map(|()| Self {
+            // All are open before the first is closed, so that no two of them are the same.
+            let listeners = [(); MEMBERS].map(|()| [port::listen(), port::listen()]);
+            let ports = listeners.map(|listeners| listeners.map(|listener| port::of(&listener)));
+            let mut members = ports.map(|[port, peers]| Self {
                 process: None,
-                port: port::free(),
-                peers: port::free(),
+                port,
+                peers,
                 cluster: String::new(),
                 directory: Directory::in_memory(),
+                others: Vec::new(),
             });
             let all: Vec<_> =
                 members.iter().map(|member| format!("m{0}=http://{HOST}:{0}", member.peers)).collect();
@@ -77,7 +93,7 @@ impl Etcd {
     fn spawn(&mut self) {
         fs::write(self.path("etcd.yml"), self.configuration()).expect("the directory can be written to");
         fs::write(self.path("server.log"), "").expect("the directory can be written to");
-        let program = installed("etcd");
+        let program = program();
         let configuration = format!("--config-file={}", self.path("etcd.yml").display());
         self.process = Some(Process::start(&program, Path::new(&configuration), self.directory.path(), ""));
     }
@@ -147,6 +163,18 @@ impl Etcd {
     #[must_use]
     pub fn url(&self) -> String {
         format!("etcd://{}:{}", HOST, self.port)
+    }
+
+    /// A URL with all members of its cluster for each of them, which is the first in it.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        let ports = [self.port].into_iter().chain(self.others.iter().map(Self::port));
+        let mut hosts: Vec<_> = ports.map(|port| format!("{HOST}:{port}")).collect();
+        let rotated = |_| {
+            hosts.rotate_left(1);
+            format!("etcd://{}", hosts.join(","))
+        };
+        (0..=self.others.len()).map(rotated).collect()
     }
 
     /// Its log since its last start.
@@ -264,6 +292,18 @@ impl Drop for EtcdctlLock {
 }
 
 const HOST: Ipv4Addr = Ipv4Addr::LOCALHOST;
+
+/// The path of the server: the one that `LEASEHOLD_ETCD_SERVER` names, from the root of the repository, or the one in the `PATH`.
+fn program() -> PathBuf {
+    let Some(named) = env::var_os("LEASEHOLD_ETCD_SERVER") else { return installed("etcd") };
+    let named = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(named);
+    assert!(
+        named.is_file(),
+        "LEASEHOLD_ETCD_SERVER names {}, where there is no program: cargo xtask engines installs those that it tests",
+        named.display()
+    );
+    named
+}
 
 /// The path of a program of etcd.
 fn installed(program: &str) -> PathBuf {

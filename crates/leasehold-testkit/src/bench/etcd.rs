@@ -1,6 +1,7 @@
 //! An etcd server under the suite: one server for all cases, each under names of its own.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{
     Backend, DOWNGRADE, FREE_WITH_WAITERS, LEASES, LIST, MIN_HOLD, READERS_OVERTAKE, Reply, SMALL_TOKENS,
@@ -8,11 +9,12 @@ use super::{
 };
 use crate::server::Etcd as Server;
 
-/// The server that all cases of a test binary share.
+/// The server that all cases of a test binary share. If it is one of several members, each client begins with another one.
 #[derive(Debug)]
 pub struct Etcd {
     server: &'static Server,
-    url: String,
+    urls: Vec<String>,
+    clients: AtomicUsize,
 }
 
 impl Etcd {
@@ -20,13 +22,13 @@ impl Etcd {
     #[must_use]
     pub fn shared() -> Self {
         static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
-        Self { server: &SERVER, url: SERVER.url() }
+        Self { server: &SERVER, urls: SERVER.urls(), clients: AtomicUsize::new(0) }
     }
 }
 
 impl Backend for Etcd {
     fn url(&self) -> &str {
-        &self.url
+        &self.urls[self.clients.fetch_add(1, Ordering::Relaxed) % self.urls.len()]
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()> {
