@@ -46,10 +46,10 @@ pub(crate) const GO: Tool = Tool {
     source: Source::Debian("golang-go"),
 };
 
-pub(crate) const GO_1_21: Tool = Tool {
-    name: "Go 1.21 or later",
-    // There is nothing of that kind in older ones.
-    probe: "go help toolchain",
+pub(crate) const GO_1_23: Tool = Tool {
+    name: "Go 1.23 or later",
+    // Older ones do not have it.
+    probe: "go help telemetry",
     reason: "newer servers of etcd are built by it; it fetches the version that they need",
     source: Source::Debian("golang-go"),
 };

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
+mod killed;
 mod pair;
 mod record;
 
