@@ -52,6 +52,9 @@ pub struct ClientInfo {
     pub started: Option<SystemTime>,
     /// The address of its connection, as the server sees it.
     pub address: Option<String>,
+    /// Its lease on etcd, as `etcdctl lease` takes it; from [`Client::list`](crate::Client::list) and
+    /// [`Client::find`](crate::Client::find) only.
+    pub lease: Option<String>,
 }
 
 impl fmt::Display for ClientInfo {

@@ -167,6 +167,7 @@ impl Client {
     /// |---|---|
     /// | Redis, Valkey | `SCAN` in small steps, none of which occupies the server for more than a fraction of a millisecond, and the fields of the hashes that match: those of Redisson, too. Keys of other programs are not shown |
     /// | `file:` | the files of the directory, and the kernel, which knows who has locked them. Not found is a lock whose name does not fit in a file name: longer than 200 bytes |
+    /// | etcd | ranges of 500 keys each, and of a name that has the key of a lock the oldest key: those of `etcdctl lock` and Go, too. Values of other programs are not read |
     /// | `memory:` | the locks of the process |
     ///
     /// Semaphores and latches are no locks: their own methods tell what is free.
@@ -286,6 +287,8 @@ async fn list(list: &List) -> Result<Listing, QueryError> {
     found.sort_by(|one, other| {
         one.resource.name.cmp(&other.resource.name).then(one.resource.kind.cmp(&other.resource.kind))
     });
+    // A lock that went to another owner meanwhile may be on two pages.
+    found.dedup_by(|one, other| one.resource == other.resource);
     Ok(Listing { locks: held(shared, found).await, is_complete })
 }
 
@@ -296,13 +299,14 @@ fn request(shared: &Shared, pattern: &Arc<Pattern>, cursor: Cursor) -> Reply<Lis
 /// The locks as callers see them, with what is known of their holders' clients.
 async fn held(shared: &Arc<Shared>, found: Vec<Found>) -> Vec<HeldLock> {
     let clients = clients(shared, &found).await;
-    let held = found.into_iter().filter_map(|Found { resource, holding, holders, process }| {
+    let held = found.into_iter().filter_map(|Found { resource, holding, holders, client, process }| {
         let name = resource.name.as_str().strip_prefix(&*shared.namespace)?.to_owned();
         let kind = LockKind::of(resource.kind)?;
         if let Some(owner) = holding.owner {
             shared.expose_owner(&resource, owner);
         }
-        let client = holding.owner.and_then(|owner| clients.get(&owner.client).cloned());
+        let asked = || holding.owner.and_then(|owner| clients.get(&owner.client).cloned());
+        let client = client.map(|client| *client).or_else(asked);
         let client =
             client.or_else(|| process.map(|pid| ClientInfo { pid: Some(pid), ..ClientInfo::default() }));
         Some(HeldLock { name, kind, holder: Holder::new(holding, client), holders })
@@ -313,8 +317,9 @@ async fn held(shared: &Arc<Shared>, found: Vec<Found>) -> Vec<HeldLock> {
 /// What is known of the clients of the holders.
 async fn clients(shared: &Shared, found: &[Found]) -> BTreeMap<ClientId, ClientInfo> {
     let mut asked = BTreeMap::new();
-    for Found { resource, holding, .. } in found {
+    for Found { resource, holding, client, .. } in found {
         if let Some(owner) = holding.owner
+            && client.is_none()
             && asked.len() < CLIENTS
         {
             let query = Query::Client(resource, owner.client);

@@ -37,6 +37,18 @@ impl Pattern {
         name.as_str().strip_prefix(&self.namespace).filter(|rest| self.matches(rest))
     }
 
+    /// What all names that match begin with, and whether that is the only one.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn prefix(&self) -> (String, bool) {
+        let text = self.parts.iter().map_while(|part| match part {
+            Part::Char(char) => Some(*char),
+            Part::AnyText | Part::AnyChar => None,
+        });
+        let text: String = self.namespace.chars().chain(text).collect();
+        let is_whole = self.parts.iter().all(|part| matches!(part, Part::Char(_)));
+        (text, is_whole)
+    }
+
     fn matches(&self, text: &str) -> bool {
         let text: Vec<char> = text.chars().collect();
         let (mut at, mut part) = (0, 0);
@@ -124,6 +136,19 @@ mod tests {
         }
         let other = Name::new("", "other:a").unwrap();
         assert_eq!(Pattern::new("app:", "*").matched(&other), None);
+    }
+
+    #[cfg(feature = "etcd")]
+    #[test]
+    fn a_pattern_has_the_text_before_its_first_sign_as_prefix() {
+        for (pattern, prefix, is_whole) in [
+            ("*", "app:", false),
+            ("stock:?x", "app:stock:", false),
+            (r"a\*b", "app:a*b", true),
+            ("", "app:", true),
+        ] {
+            assert_eq!(Pattern::new("app:", pattern).prefix(), (prefix.to_owned(), is_whole), "{pattern}");
+        }
     }
 
     #[cfg(feature = "redis")]

@@ -140,13 +140,28 @@ impl Etcd {
     }
 
     fn is_healthy(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect((HOST, self.port)) else { return false };
-        let request = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        self.get("/health").is_some_and(|reply| reply.contains(r#""health":"true""#))
+    }
+
+    /// What it tells Prometheus.
+    ///
+    /// # Panics
+    ///
+    /// When it does not reply.
+    #[must_use]
+    pub fn metrics(&self) -> String {
+        self.get("/metrics").unwrap_or_else(|| panic!("etcd has no metrics:\n{}", self.log()))
+    }
+
+    fn get(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect((HOST, self.port)).ok()?;
+        // The whole reply in one part.
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         let mut reply = String::new();
-        stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
-            && stream.write_all(request).is_ok()
-            && stream.read_to_string(&mut reply).is_ok()
-            && reply.contains(r#""health":"true""#)
+        stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+        stream.write_all(request.as_bytes()).ok()?;
+        stream.read_to_string(&mut reply).ok()?;
+        Some(reply)
     }
 
     fn path(&self, file: &str) -> PathBuf {

@@ -4,8 +4,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{
-    Backend, DOWNGRADE, FREE_WITH_WAITERS, LEASES, LIST, MIN_HOLD, READERS_OVERTAKE, Reply, SMALL_TOKENS,
-    VIEW,
+    Backend, DOWNGRADE, FREE_WITH_WAITERS, LEASES, MIN_HOLD, READERS_OVERTAKE, Reply, SMALL_TOKENS, VIEW,
 };
 use crate::server::Etcd as Server;
 
@@ -46,7 +45,6 @@ impl Backend for Etcd {
             "takeover (`steal`)",
             MIN_HOLD,
             LEASES,
-            LIST,
             DOWNGRADE,
             VIEW,
             FREE_WITH_WAITERS,

@@ -4,6 +4,7 @@
 
 mod beside;
 mod faults;
+mod listing;
 mod opponents;
 mod places;
 mod removal;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 #[cfg(feature = "file")]
 use super::Kind;
 use super::{Holding, Resource};
+use crate::identity::ClientInfo;
 use crate::name::Name;
 use crate::pattern::Pattern;
 
@@ -26,6 +27,9 @@ pub(crate) struct Cursor {
     /// What the first page has found in a directory: files that come and go between two pages hide no lock, and repeat none.
     #[cfg(feature = "file")]
     pub(crate) files: Option<Arc<[(Name, Kind)]>>,
+    /// The last key of the page before.
+    #[cfg(feature = "etcd")]
+    pub(crate) after: Option<Arc<[u8]>>,
     /// What is searched at present.
     pub(crate) shape: Shape,
     /// Strings are to be searched, too.
@@ -60,6 +64,8 @@ pub(crate) struct Found {
     pub(crate) holding: Holding,
     /// How many holders there are, this one included.
     pub(crate) holders: usize,
+    /// What is known of the client of the holder. `None` if it is to be asked for.
+    pub(crate) client: Option<Box<ClientInfo>>,
     /// The process of the holder, where it is known although its client may not be.
     pub(crate) process: Option<u32>,
 }

@@ -12,7 +12,7 @@ const LONGEST: usize = 16 * 1024;
 
 /// The text of a client.
 pub(crate) fn to_json(info: &ClientInfo) -> String {
-    let ClientInfo { label, host, pid, program, version, started, address } = info;
+    let ClientInfo { label, host, pid, program, version, started, address, lease: _ } = info;
     let mut json = String::from("{");
     let mut field = |name: &str, value: Option<&dyn Display>| {
         if let Some(value) = value {
@@ -156,6 +156,7 @@ mod tests {
             version: text("0.1.0"),
             started: Some(UNIX_EPOCH + Duration::from_millis(1_763_485_200_123)),
             address: text("[::1]:4711"),
+            lease: None,
         };
         let json = to_json(&info);
         assert_eq!(json.lines().count(), 1, "{json}");

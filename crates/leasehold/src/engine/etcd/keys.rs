@@ -10,8 +10,11 @@
 //! Each key is bound to the lease of its client, and has no value but for the last one.
 
 use crate::engine::{Kind, Resource};
+use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
 
+/// What this library writes besides locks.
+const OURS: &str = "_leasehold/";
 const CLIENTS: &str = "_leasehold/clients/";
 
 /// The keys between two bounds.
@@ -27,13 +30,29 @@ impl Span {
         Self { key, end: Vec::new() }
     }
 
-    fn below(prefix: String) -> Self {
+    pub(super) fn below(prefix: String) -> Self {
         let key = prefix.into_bytes();
         let mut end = key.clone();
         // The prefix ends with a slash.
         end.pop();
         end.push(b'/' + 1);
         Self { key, end }
+    }
+
+    /// The keys that begin with a text; all keys if it is empty.
+    pub(super) fn beginning_with(text: &str) -> Self {
+        let mut end = text.as_bytes().to_vec();
+        match end.last_mut() {
+            // No byte of a text is the greatest one.
+            Some(last) => *last += 1,
+            None => return Self { key: vec![0], end: vec![0] },
+        }
+        Self { key: text.into(), end }
+    }
+
+    /// Those of the keys that are behind this one.
+    pub(super) fn behind(self, key: &[u8]) -> Self {
+        Self { key: [key, &[0]].concat(), ..self }
     }
 }
 
@@ -79,7 +98,49 @@ pub(super) fn kind(resource: &Resource, key: &[u8]) -> Kind {
 /// The owner in a key, if it has one.
 pub(super) fn owner(resource: &Resource, key: &[u8]) -> Option<OwnerId> {
     let (_, owner) = rest(resource, key)?.rsplit_once('/')?;
-    owner.split('.').next()?.parse::<Owner>().ok()?.full()
+    parsed_owner(owner)
+}
+
+fn parsed_owner(text: &str) -> Option<OwnerId> {
+    text.split('.').next()?.parse::<Owner>().ok()?.full()
+}
+
+/// A key as a place in the queue of a lock, whichever program has written it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Parsed {
+    pub(super) name: Name,
+    /// Which half of a read-write lock it stands for; a lock for any other.
+    pub(super) kind: Kind,
+    /// The lease of its client: the one in the key, or else the one that it is bound to.
+    pub(super) client: i64,
+}
+
+/// Parses a key that is bound to a lease; `None` if it has not the form of a place in a queue.
+pub(super) fn parse(key: &[u8], lease: i64) -> Option<Parsed> {
+    let key = std::str::from_utf8(key).ok().filter(|key| lease != 0 && !key.starts_with(OURS))?;
+    let (before, last) = key.rsplit_once('/')?;
+    let is_numbered = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    let is_owned = parsed_owner(last).is_some();
+    // Go's readers and writers have a decimal number, which might be the lease of a lock with a strange name.
+    let half = [("/read", Kind::Read), ("/write", Kind::Write)].iter().find_map(|(half, kind)| {
+        let name = before.strip_suffix(half)?;
+        (is_owned || is_numbered && parsed_lease(last) != Some(lease)).then_some((name, *kind, lease))
+    });
+    let (name, kind, client) = match (half, is_owned) {
+        (Some(half), _) => half,
+        (None, true) => {
+            let (name, hex) = before.rsplit_once('/')?;
+            (name, Kind::Lock, parsed_lease(hex)?)
+        }
+        (None, false) => (before, Kind::Lock, parsed_lease(last)?),
+    };
+    Some(Parsed { name: Name::new("", name).ok()?, kind, client })
+}
+
+/// A lease as a key has it: in lower-case hexadecimal digits without leading zeros.
+fn parsed_lease(text: &str) -> Option<i64> {
+    let lease = i64::from_str_radix(text, 16).ok().filter(|lease| *lease > 0)?;
+    (format!("{lease:x}") == text).then_some(lease)
 }
 
 fn rest<'a>(resource: &Resource, key: &'a [u8]) -> Option<&'a str> {
@@ -133,5 +194,55 @@ mod tests {
             assert_eq!((kind(&lock, &key), owner(&lock, &key)), (of.of_hold(), Some(me)));
         }
         assert_eq!(owner(&lock, &plain(&lock, 31)), None);
+    }
+
+    #[test]
+    fn a_key_is_parsed_as_a_place_in_a_queue_if_it_has_the_form_of_one() {
+        let lock = resource(Kind::Lock);
+        let me = OwnerId { client: ClientId::random(), number: 7 };
+        let place =
+            |name: &str, kind, client| Some(Parsed { name: Name::new("", name).unwrap(), kind, client });
+        let own = |kind, repetition| owned(&lock.of_kind(kind), 31, me, repetition);
+        assert_eq!(parse(&plain(&lock, 31), 31), place("stock", Kind::Lock, 31));
+        assert_eq!(parse(&plain(&lock, 31), 7), place("stock", Kind::Lock, 31), "bound to another lease");
+        assert_eq!(parse(&own(Kind::Fair, 2), 31), place("stock", Kind::Lock, 31));
+        for half in [Kind::Read, Kind::Write] {
+            assert_eq!(parse(&own(half, 0), 31), place("stock", half, 31));
+        }
+        assert_eq!(parse(b"stock/read/1700000000000000001", 31), place("stock", Kind::Read, 31), "Go");
+        assert_eq!(
+            parse(b"stock/read/31", 0x31),
+            place("stock/read", Kind::Lock, 0x31),
+            "a name as any other"
+        );
+        assert_eq!(parse(b"a/b/1f", 31), place("a/b", Kind::Lock, 31));
+        for (other, lease) in [
+            (&b"stock/1f"[..], 0),
+            (b"stock/001f", 31),
+            (b"stock/1F", 31),
+            (b"stock/-1f", 31),
+            (b"stock/", 31),
+            (b"stock", 31),
+            (b"/1f", 31),
+            (b"stock/value", 31),
+            (b"stock/1f/value", 31),
+            (b"\xff/1f", 31),
+            (b"_leasehold/clients/1f", 31),
+        ] {
+            assert_eq!(parse(other, lease), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn the_keys_that_begin_with_a_text_are_a_span() {
+        let has = |span: &Span, key: &[u8]| span.key.as_slice() <= key && key < span.end.as_slice();
+        let span = Span::beginning_with("st좌");
+        assert!(has(&span, "st좌".as_bytes()) && has(&span, "st좌x/1f".as_bytes()));
+        assert!(!has(&span, b"st") && !has(&span, "st죄".as_bytes()) && !has(&span, b"su"));
+        let rest = span.behind("st좌a".as_bytes());
+        assert!(!has(&rest, "st좌a".as_bytes()) && has(&rest, "st좌a/".as_bytes()));
+        // etcd's way to say: all keys.
+        assert_eq!(Span::beginning_with(""), Span { key: vec![0], end: vec![0] });
+        assert_eq!(Span::beginning_with("").behind(b"a"), Span { key: b"a\0".to_vec(), end: vec![0] });
     }
 }

@@ -96,12 +96,14 @@ pub(super) enum Request {
     Put(Put),
     #[prost(message, tag = "3")]
     Delete(Delete),
+    #[prost(message, tag = "4")]
+    Transaction(Transaction),
 }
 
 /// One step of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Operation {
-    #[prost(oneof = "Request", tags = "1, 2, 3")]
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4")]
     pub(super) request: Option<Request>,
 }
 
@@ -113,11 +115,13 @@ pub(super) enum Response {
     Put(Written),
     #[prost(message, tag = "3")]
     Delete(Deleted),
+    #[prost(message, tag = "4")]
+    Transaction(Transacted),
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Outcome {
-    #[prost(oneof = "Response", tags = "1, 2, 3")]
+    #[prost(oneof = "Response", tags = "1, 2, 3, 4")]
     pub(super) response: Option<Response>,
 }
 
@@ -132,12 +136,15 @@ pub(super) enum Relation {
 pub(super) enum Compared {
     Version = 0,
     Created = 1,
+    Value = 3,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(super) enum Against {
     #[prost(int64, tag = "5")]
     Created(i64),
+    #[prost(bytes, tag = "7")]
+    Value(Vec<u8>),
 }
 
 /// A condition of a transaction. On a range of keys it holds if it holds for each.
@@ -149,7 +156,7 @@ pub(super) struct Compare {
     pub(super) compared: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub(super) key: Vec<u8>,
-    #[prost(oneof = "Against", tags = "5")]
+    #[prost(oneof = "Against", tags = "5, 7")]
     pub(super) against: Option<Against>,
     #[prost(bytes = "vec", tag = "64")]
     pub(super) end: Vec<u8>,

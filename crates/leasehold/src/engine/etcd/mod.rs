@@ -10,6 +10,7 @@ mod connection;
 mod decide;
 mod keys;
 mod link;
+mod listing;
 mod locks;
 mod messages;
 mod order;
@@ -39,7 +40,7 @@ use super::remote::store::{
     Wake, Watch, report,
 };
 use super::schemes::{Options, Scheme};
-use super::{Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
+use super::{Engine, Feature, HoldKey, Kind, ListStep, Listed, Profile, Query, QueryResult, Resource};
 use crate::env::{self, Tasks, jittered};
 use crate::error::ServerError;
 use crate::identity::Identity;
@@ -81,7 +82,6 @@ static PROFILE: Profile = Profile {
         Feature::Upgrade,
         Feature::FencedWrite,
         Feature::LastToken,
-        Feature::List,
     ],
 };
 
@@ -415,6 +415,11 @@ impl Store for EtcdStore {
             }
             Query::Token(_) | Query::Uptime => self.request(done, async { Ok(QueryResult::default()) }),
         }
+    }
+
+    fn list(&self, step: &ListStep, done: impl Done<Listed>) {
+        let (cluster, step) = (Arc::clone(&self.0), step.clone());
+        self.request(done, async move { cluster.list(&step).await });
     }
 
     /// A waiter watches the key before its own, as soon as it has one.

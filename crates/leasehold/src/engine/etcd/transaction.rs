@@ -28,6 +28,14 @@ impl Done {
         })
     }
 
+    /// Whether the conditions of the transactions in it held, in their order.
+    pub(super) fn held_each(&self) -> impl Iterator<Item = bool> {
+        self.outcomes.iter().filter_map(|outcome| match &outcome.response {
+            Some(Response::Transaction(transacted)) => Some(transacted.held),
+            _ => None,
+        })
+    }
+
     /// How many keys it has deleted.
     pub(super) fn deleted(&self) -> usize {
         let deleted = |outcome: &Outcome| match &outcome.response {
@@ -58,6 +66,17 @@ pub(super) fn created(span: &Span, revision: i64) -> Compare {
     }
 }
 
+/// The key is there, and has no value.
+pub(super) fn has_no_value(key: &[u8]) -> Compare {
+    Compare {
+        relation: Relation::Equal.into(),
+        compared: Compared::Value.into(),
+        key: key.to_vec(),
+        against: Some(Against::Value(Vec::new())),
+        end: Vec::new(),
+    }
+}
+
 pub(super) fn put(key: &[u8], value: Vec<u8>, lease: i64) -> Operation {
     operation(Request::Put(Put { key: key.to_vec(), value, lease }))
 }
@@ -68,6 +87,16 @@ pub(super) fn delete(key: &[u8]) -> Operation {
 
 pub(super) fn read(range: Range) -> Operation {
     operation(Request::Range(range))
+}
+
+/// Whether conditions hold, as a step of another transaction.
+pub(super) fn check(compare: Vec<Compare>) -> Operation {
+    operation(Request::Transaction(Transaction { compare, ..Transaction::default() }))
+}
+
+/// So many keys of a span, in the order of the keys: the server need not sort them, and looks at no others.
+pub(super) fn first(span: Span, limit: i64) -> Range {
+    Range { key: span.key, end: span.end, limit, keys_only: true, ..Range::default() }
 }
 
 /// The oldest keys of a span; all of them without a limit.

@@ -14,12 +14,12 @@ use crate::identity::{ClientInfo, from_json, to_json};
 use crate::owner::{Owner, OwnerId};
 
 /// How many clients are looked up at once; a transaction has at most 128 operations.
-const AT_ONCE: usize = 100;
+pub(super) const AT_ONCE: usize = 100;
 
 /// What a client writes about itself: its id, and in the next line who it is, unless it is anonymous.
-struct Record {
-    id: ClientId,
-    info: Option<ClientInfo>,
+pub(super) struct Record {
+    pub(super) id: ClientId,
+    pub(super) info: Option<ClientInfo>,
 }
 
 impl Record {
@@ -124,10 +124,16 @@ async fn queue(link: &Link, resource: &Resource) -> Result<Vec<KeyValue>, StoreE
 
 /// What the client of each place has written about itself.
 async fn records(link: &Link, places: &[KeyValue]) -> Result<Vec<Option<Record>>, StoreError> {
+    let leases: Vec<_> = places.iter().map(|place| place.lease).collect();
+    records_of(link, &leases).await
+}
+
+/// What the clients with these leases have written about themselves.
+pub(super) async fn records_of(link: &Link, leases: &[i64]) -> Result<Vec<Option<Record>>, StoreError> {
     let mut records = Vec::new();
-    for some in places.chunks(AT_ONCE) {
-        let of_client = |place: &KeyValue| {
-            let span = keys::Span::only(keys::client(place.lease));
+    for some in leases.chunks(AT_ONCE) {
+        let of_client = |lease: &i64| {
+            let span = keys::Span::only(keys::client(*lease));
             read(Range { keys_only: false, ..oldest(&span, 1) })
         };
         let then = some.iter().map(of_client).collect();

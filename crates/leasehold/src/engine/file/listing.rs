@@ -84,7 +84,13 @@ impl Files {
             };
             let holders = holders.map_err(|error| failure::refused(&path, &error))?;
             let process = holders.first().map(|holder| holder.process).filter(|process| *process > 0);
-            return Ok(Some(Found { resource, holding, holders: holders.len().max(1), process }));
+            return Ok(Some(Found {
+                resource,
+                holding,
+                holders: holders.len().max(1),
+                client: None,
+                process,
+            }));
         }
         Ok(None)
     }
@@ -98,7 +104,7 @@ impl Files {
         let owners = group.owners();
         Ok(owners.first().map(|owner| {
             let holding = Holding { owner: Some(*owner), count: 1, remaining: Duration::ZERO };
-            Found { resource, holding, holders: owners.len(), process: None }
+            Found { resource, holding, holders: owners.len(), client: None, process: None }
         }))
     }
 }

@@ -209,7 +209,13 @@ impl Memory {
             };
             ((holding, held.holders(resource.kind)), aftermath)
         });
-        held.filter(|_| holders > 0).map(|holding| Found { resource, holding, holders, process: None })
+        held.filter(|_| holders > 0).map(|holding| Found {
+            resource,
+            holding,
+            holders,
+            client: None,
+            process: None,
+        })
     }
 
     /// Which of several locks is busy, before any is acquired: a minted token is not taken back.

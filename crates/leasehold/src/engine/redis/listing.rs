@@ -79,6 +79,7 @@ fn recognised(
                     resource,
                     holding,
                     holders: found.holders,
+                    client: None,
                     process: None,
                 });
                 Ok(Listed { found: found.into_iter().collect(), ..Listed::default() })
