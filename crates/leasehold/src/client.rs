@@ -14,9 +14,13 @@ use crate::client_id::ClientId;
 use crate::config::{Config, ConfigError};
 use crate::connect::ConnectOptions;
 use crate::diagnosis::{self, Diagnosis};
+#[cfg(any(feature = "etcd", feature = "redis"))]
+use crate::engine::Reply;
+#[cfg(feature = "etcd")]
+use crate::engine::Survey;
 use crate::engine::{Engine, Feature, HoldKey, Kind, Resource};
 #[cfg(feature = "redis")]
-use crate::engine::{Probe, Probed, Reply};
+use crate::engine::{Probe, Probed};
 use crate::env::{self, Instant};
 use crate::error::{AcquireError, Classified, InvalidRequestError, PingError, Rounded, Subject, WriteError};
 use crate::events::{Event, Events};
@@ -462,6 +466,12 @@ impl Client {
     #[cfg(feature = "redis")]
     pub(crate) fn probe(&self, probe: Probe) -> Reply<Probed> {
         self.shared.engine.probe(probe)
+    }
+
+    /// What the cluster of its server says about itself, for a diagnosis.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn survey(&self) -> Reply<Survey> {
+        self.shared.engine.survey()
     }
 
     /// The label given at [`connect`](ConnectOptions::label), or an empty text.

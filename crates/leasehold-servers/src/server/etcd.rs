@@ -30,6 +30,8 @@ pub struct Etcd {
     peers: u16,
     /// All members, as each of them knows them from its start.
     cluster: String,
+    /// Lines of its configuration that replace others.
+    settings: String,
     directory: Directory,
     /// The members that are only there because the cluster has several.
     others: Vec<Self>,
@@ -57,6 +59,17 @@ impl Etcd {
         }
     }
 
+    /// Starts a cluster of one member with lines of its own in its configuration, such as `election-timeout: 2000`.
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start).
+    #[must_use]
+    pub fn start_with(settings: &str) -> Self {
+        let [server] = Self::cluster_with(settings);
+        server
+    }
+
     /// Starts a cluster and waits until all members reply.
     ///
     /// # Panics
@@ -64,6 +77,10 @@ impl Etcd {
     /// As for [`start`](Self::start).
     #[must_use]
     pub fn cluster<const MEMBERS: usize>() -> [Self; MEMBERS] {
+        Self::cluster_with("")
+    }
+
+    fn cluster_with<const MEMBERS: usize>(settings: &str) -> [Self; MEMBERS] {
         // Another process may take a port before a server does; then other ports are tried.
         for _ in 0..10 {
             // All are open before the first is closed, so that no two of them are the same.
@@ -74,6 +91,7 @@ impl Etcd {
                 port,
                 peers,
                 cluster: String::new(),
+                settings: settings.to_owned(),
                 directory: Directory::in_memory(),
                 others: Vec::new(),
             });
@@ -117,15 +135,19 @@ impl Etcd {
     }
 
     fn configuration(&self) -> String {
-        let Self { port, peers, cluster, directory, .. } = self;
+        let Self { port, peers, cluster, settings, directory, .. } = self;
         let directory = directory.path().display();
         let [client, peer] = [port, peers].map(|port| format!("http://{HOST}:{port}"));
-        format!(
+        let usual = format!(
             "name: m{peers}\ndata-dir: {directory}/data\nlisten-client-urls: {client}\n\
              advertise-client-urls: {client}\nlisten-peer-urls: {peer}\ninitial-advertise-peer-urls: {peer}\n\
              initial-cluster: {cluster}\nheartbeat-interval: 50\n\
              election-timeout: 500\nlogger: zap\nlog-outputs: [{directory}/server.log]\n"
-        )
+        );
+        let key = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+        let is_replaced = |line: &&str| settings.lines().any(|setting| key(setting) == key(line));
+        let kept: Vec<_> = usual.lines().filter(|line| !is_replaced(line)).chain(settings.lines()).collect();
+        kept.join("\n") + "\n"
     }
 
     /// Whether it leads its cluster.

@@ -7,7 +7,7 @@ use leasehold::{Client, HeldLock, LockKind, QueryError, ServerError};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::server::Etcd;
 
-use crate::client;
+use crate::{calls, client};
 
 /// Writes keys that no lock has, with values of a thousand bytes.
 fn write_others(server: &Etcd, keys: usize) {
@@ -119,17 +119,8 @@ async fn own_617_holders_are_listed_with_their_clients_by_few_requests() {
         }
     }
     let looker = client(&server).await;
-    let calls = || {
-        let metrics = server.metrics();
-        // Holders read their keys now and then.
-        ["Txn", "LeaseTimeToLive"].map(|method| {
-            let labels = format!("grpc_method=\"{method}\"");
-            let is_it = |line: &&str| line.starts_with("grpc_server_handled_total") && line.contains(&labels);
-            let counts =
-                metrics.lines().filter(is_it).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
-            counts.sum::<u64>()
-        })
-    };
+    // Holders read their keys now and then, by other calls.
+    let calls = || ["Txn", "LeaseTimeToLive"].map(|method| calls(&server, method));
     let before = calls();
     let listing = looker.list("n:*").await.unwrap();
     let after = calls();

@@ -3,6 +3,7 @@
 //! Every test has a server of its own, so it may stop and inspect it.
 
 mod beside;
+mod diagnosis;
 mod faults;
 mod listing;
 mod opponents;
@@ -32,4 +33,12 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
         sleep(Duration::from_millis(10)).await;
     }
+}
+
+/// How often the server has done this.
+fn calls(server: &Etcd, method: &str) -> u64 {
+    let labels = format!("grpc_method=\"{method}\"");
+    let metrics = server.metrics();
+    let is_it = |line: &&str| line.starts_with("grpc_server_handled_total") && line.contains(&labels);
+    metrics.lines().filter(is_it).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }

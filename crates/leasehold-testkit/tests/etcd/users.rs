@@ -9,7 +9,7 @@ fn as_root(server: &Etcd, arguments: &[&str]) {
 }
 
 /// A server with a user `app`, who may use names that begin with `app/`.
-fn with_users() -> Etcd {
+pub(crate) fn with_users() -> Etcd {
     let server = Etcd::start();
     for line in [
         "user add root:secret",
@@ -26,7 +26,7 @@ fn with_users() -> Etcd {
     server
 }
 
-fn url(server: &Etcd, login: &str) -> String {
+pub(crate) fn url(server: &Etcd, login: &str) -> String {
     server.url().replace("etcd://", &format!("etcd://{login}"))
 }
 

@@ -48,7 +48,14 @@ fn judge(mut times: Vec<Duration>, watchdog: Duration, report: &mut Diagnosis) {
         return;
     };
     let meaning = format!("{what}: renewals may come too late, and locks are lost without an outage");
-    report.find(severity, "latency", meaning, "give a longer watchdog (`ConnectOptions::watchdog`, --lease), or find what delays the server: SLOWLOG GET, LATENCY DOCTOR");
+    let delays = match report.engine {
+        "etcd" => "the disks of the members, and the network between them",
+        _ => "SLOWLOG GET, LATENCY DOCTOR",
+    };
+    let advice = format!(
+        "give a longer watchdog (`ConnectOptions::watchdog`, --lease), or find what delays the server: {delays}"
+    );
+    report.find(severity, "latency", meaning, advice);
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What is there, and what endangers locks: the report of [`Client::diagnose`].
 
+#[cfg(feature = "etcd")]
+mod etcd;
 mod latency;
 #[cfg(feature = "redis")]
 mod redis;
@@ -11,6 +13,9 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::env;
 use crate::error::{Classified as _, PingError, ServerError, Subject};
+
+/// The finding of a server that accepts no lock, whatever the rights of the user are.
+const FULL: &str = "alarm-nospace";
 
 /// A report about the engine of a client: [`Client::diagnose`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +42,7 @@ impl Diagnosis {
         self.facts.push(Fact { name, value: Some(value.into()), missing: None });
     }
 
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "etcd", feature = "redis"))]
     fn not_known(&mut self, name: &'static str, missing: &'static str) {
         self.facts.push(Fact { name, value: None, missing: Some(missing) });
     }
@@ -61,7 +66,7 @@ pub struct Fact {
     pub name: &'static str,
     /// `None` if it is not known.
     pub value: Option<String>,
-    /// The right without which it is not known, as `ACL SETUSER` takes it.
+    /// The right without which it is not known, as `ACL SETUSER` of Redis takes it, or a role of etcd.
     pub missing: Option<&'static str>,
 }
 
@@ -128,10 +133,13 @@ pub(crate) async fn diagnose(client: Client, watchdog: Duration) -> Result<Diagn
     }
     #[cfg(feature = "redis")]
     redis::examine(&client, &mut report).await;
-    if engine == "redis" {
-        rights::check(&client, &mut report).await;
-    }
-    if engine == "redis" {
+    #[cfg(feature = "etcd")]
+    etcd::examine(&client, watchdog, &mut report).await;
+    if ["etcd", "redis"].contains(&engine) {
+        // Otherwise all of them fail, and not because of a right.
+        if !report.findings.iter().any(|finding| finding.code == FULL) {
+            rights::check(&client, &mut report).await;
+        }
         // What failed because there was no connection is no finding.
         client.ping().await?;
         if client.status().lasting < env::now().saturating_duration_since(begun) {

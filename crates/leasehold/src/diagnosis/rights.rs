@@ -32,14 +32,16 @@ pub(super) async fn check(client: &Client, report: &mut Diagnosis) {
     tried!("fair locks", client.fair_lock(name("fair")));
     tried!("read locks", rw.read());
     tried!("write locks", rw.write());
-    tried!("SET NX locks", client.setnx_lock(name("setnx")));
+    if report.engine == "redis" {
+        tried!("SET NX locks", client.setnx_lock(name("setnx")));
+    }
     #[cfg(feature = "redis")]
-    match client
-        .probe(crate::engine::Probe::Mint(format!("{}leasehold-doctor:{}", client.namespace(), client.id())))
-        .await
-    {
-        Ok(_) => allowed.push("fencing tokens"),
-        Err(error) => refused("fencing tokens", &error.to_string(), Severity::Warning, report),
+    if report.engine == "redis" {
+        let key = format!("{}leasehold-doctor:{}", client.namespace(), client.id());
+        match client.probe(crate::engine::Probe::Mint(key)).await {
+            Ok(_) => allowed.push("fencing tokens"),
+            Err(error) => refused("fencing tokens", &error.to_string(), Severity::Warning, report),
+        }
     }
     let allowed = if allowed.is_empty() { "none".into() } else { allowed.join(", ") };
     report.fact("tried with success", allowed);
@@ -52,10 +54,16 @@ fn denied(what: &str, error: &AcquireError, report: &mut Diagnosis) {
 }
 
 fn refused(what: &str, error: &str, severity: Severity, report: &mut Diagnosis) {
+    let rights = match report.engine {
+        "etcd" => {
+            "to read and write below its names and below _leasehold/ (etcdctl role grant-permission ROLE --prefix=true readwrite PREFIX)"
+        }
+        _ => "of docs/wire.md (ACL SETUSER)",
+    };
     report.find(
         severity,
         "denied",
         format!("{what} do not work for this user: {error}"),
-        "give the user the rights of docs/wire.md (ACL SETUSER); if it may use some names only, set the namespace that they begin with",
+        format!("give the user the rights {rights}; if it may use some names only, set the namespace that they begin with"),
     );
 }

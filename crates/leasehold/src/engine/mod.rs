@@ -34,6 +34,8 @@ pub(crate) mod redis;
 pub(crate) mod remote;
 mod resource;
 pub(crate) mod schemes;
+#[cfg(feature = "etcd")]
+mod survey;
 mod wait_queue;
 
 use std::fmt;
@@ -54,6 +56,8 @@ pub(crate) use self::listing::{Cursor, Found, ListStep, Listed};
 pub(crate) use self::probe::{Probe, Probed};
 pub(crate) use self::profile::{Feature, Profile};
 pub(crate) use self::resource::{Family, HoldKey, Kind, Resource};
+#[cfg(feature = "etcd")]
+pub(crate) use self::survey::{Condition, Member, Survey};
 #[cfg(feature = "remote")]
 use tokio::sync::oneshot;
 
@@ -176,6 +180,12 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     #[cfg(feature = "redis")]
     fn probe(&self, _probe: Probe) -> Reply<Probed> {
         Reply::Now(Some(Err(ServerError::Denied("this engine replies to no such question".into()))))
+    }
+
+    /// What a cluster says about itself. Refused by engines that have none.
+    #[cfg(feature = "etcd")]
+    fn survey(&self) -> Reply<Survey> {
+        Reply::Now(Some(Err(ServerError::Denied("this engine has no cluster".into()))))
     }
 
     /// Whether the server is reachable, as far as it is known; `None` for an engine inside the process.

@@ -14,6 +14,8 @@ pub(super) const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 pub(super) const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
 pub(super) const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 pub(super) const LOG_IN: &str = "/etcdserverpb.Auth/Authenticate";
+pub(super) const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+pub(super) const MEMBERS: &str = "/etcdserverpb.Cluster/MemberList";
 pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 /// Why a call has no reply.

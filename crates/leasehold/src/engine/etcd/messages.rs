@@ -4,6 +4,8 @@ use prost::{Enumeration, Message, Oneof};
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Header {
+    #[prost(uint64, tag = "2")]
+    pub(super) member: u64,
     #[prost(int64, tag = "3")]
     pub(super) revision: i64,
 }
@@ -284,4 +286,51 @@ pub(super) struct WatchReply {
     pub(super) canceled: bool,
     #[prost(message, repeated, tag = "11")]
     pub(super) events: Vec<Event>,
+}
+
+/// What a member tells about itself.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AskStatus {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Status {
+    #[prost(message, optional, tag = "1")]
+    pub(super) header: Option<Header>,
+    #[prost(string, tag = "2")]
+    pub(super) version: String,
+    /// Of its database, in bytes.
+    #[prost(int64, tag = "3")]
+    pub(super) size: i64,
+    /// Zero if it knows none.
+    #[prost(uint64, tag = "4")]
+    pub(super) leader: u64,
+    /// Alarms among them.
+    #[prost(string, repeated, tag = "8")]
+    pub(super) errors: Vec<String>,
+    /// Zero before 3.6, which does not tell it.
+    #[prost(int64, tag = "12")]
+    pub(super) quota: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AskMembers {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Members {
+    #[prost(message, repeated, tag = "2")]
+    pub(super) members: Vec<Member>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Member {
+    #[prost(uint64, tag = "1")]
+    pub(super) id: u64,
+    /// Empty until it is started for the first time.
+    #[prost(string, tag = "2")]
+    pub(super) name: String,
+    #[prost(string, repeated, tag = "4")]
+    pub(super) urls: Vec<String>,
+    /// It does not vote.
+    #[prost(bool, tag = "5")]
+    pub(super) is_learner: bool,
 }

@@ -15,6 +15,7 @@ mod locks;
 mod messages;
 mod order;
 mod places;
+mod survey;
 mod together;
 mod transaction;
 mod view;
@@ -40,7 +41,9 @@ use super::remote::store::{
     Wake, Watch, report,
 };
 use super::schemes::{Options, Scheme};
-use super::{Engine, Feature, HoldKey, Kind, ListStep, Listed, Profile, Query, QueryResult, Resource};
+use super::{
+    Engine, Feature, HoldKey, Kind, ListStep, Listed, Profile, Query, QueryResult, Resource, Survey,
+};
 use crate::env::{self, Tasks, jittered};
 use crate::error::ServerError;
 use crate::identity::Identity;
@@ -451,6 +454,11 @@ impl Store for EtcdStore {
             let _: Ranged = cluster.link()?.call(calls::RANGE, range).await?;
             Ok(())
         });
+    }
+
+    fn survey(&self, done: impl Done<Survey>) {
+        let cluster = Arc::clone(&self.0);
+        self.request(done, async move { cluster.survey().await });
     }
 
     async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {

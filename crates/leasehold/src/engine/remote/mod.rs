@@ -60,6 +60,8 @@ use self::sequence::Sequence;
 use self::shards::Shards;
 use self::store::{By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Topic, Verdict, Wake};
 use self::undo::{Undos, never};
+#[cfg(feature = "etcd")]
+use super::Survey;
 use super::{
     Adjusted, Attempt, AttemptAll, Change, Claim, Connection, Engine, Found, Handover, HoldKey, ListStep,
     Listed, Profile, Query, QueryResult, Released, Renewed, Reply, Resource, Ticket, wait_queue,
@@ -624,6 +626,16 @@ impl<S: Store> Engine for Remote<S> {
         }
         let (done, reply) = self.inner.read_only(Shard::ONLY, |probed| probed);
         self.inner.requesting().probe(probe, done);
+        reply
+    }
+
+    #[cfg(feature = "etcd")]
+    fn survey(&self) -> Reply<Survey> {
+        if let Err(failure) = self.inner.check_process() {
+            return Reply::Now(Some(Err(failure)));
+        }
+        let (done, reply) = self.inner.read_only(Shard::ONLY, |survey| survey);
+        self.inner.requesting().survey(done);
         reply
     }
 

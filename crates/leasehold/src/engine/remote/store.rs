@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+#[cfg(feature = "etcd")]
+use crate::engine::Survey;
 use crate::engine::{
     Busy, Change, HoldKey, Kind, ListStep, Listed, Profile, Query, QueryResult, Queueing, Resource, RwOptions,
 };
@@ -149,6 +151,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         done.done(Err(StoreError::Refused(ServerError::Denied(
             "this engine replies to no such question".into(),
         ))));
+    }
+
+    /// What a cluster says about itself.
+    #[cfg(feature = "etcd")]
+    fn survey(&self, done: impl Done<Survey>) {
+        done.done(Err(StoreError::Refused(ServerError::Denied("this engine has no cluster".into()))));
     }
 
     /// Connects, reports the result to `opened`, and if connected, reconnects and reports until [`close`](Self::close).
