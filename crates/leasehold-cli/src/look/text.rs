@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use leasehold::{HeldLock, Holder};
+use leasehold::{ClientInfo, HeldLock, Holder};
 use serde_json::{Map, Value, json};
 
 use crate::duration::human;
@@ -71,7 +71,11 @@ fn holder(holder: &Holder) -> String {
             client.to_string().escape_debug().to_string()
         }
         (_, Some(owner)) => owner.to_string(),
-        (Some(client), None) => client.pid.map_or_else(unknown, |pid| format!("pid {pid}")),
+        (Some(ClientInfo { pid: Some(pid), .. }), None) => format!("pid {pid}"),
+        (Some(ClientInfo { lease: Some(lease), .. }), None) => {
+            format!("another program, under lease {lease}")
+        }
+        (Some(_), None) => unknown(),
         (None, None) => unknown(),
     }
 }
@@ -131,7 +135,11 @@ pub(super) fn lines(lock: &HeldLock, details: &Details) -> Vec<String> {
             say("address", address.escape_debug().to_string());
         }
     }
-    say("entered", if *holds == 1 { "once".into() } else { format!("{holds} times") });
+    match client.as_ref().and_then(|client| client.lease.as_ref()) {
+        // There only the client itself knows how often it is entered.
+        Some(lease) => say("lease id", lease.clone()),
+        None => say("entered", if *holds == 1 { "once".into() } else { format!("{holds} times") }),
+    }
     say(
         "lease",
         match *remaining {
@@ -172,6 +180,7 @@ pub(super) fn object(lock: &HeldLock) -> Map<String, Value> {
             "version": client.version,
             "started_ms": started.map(milliseconds),
             "address": client.address,
+            "lease": client.lease,
         })
     });
     let lock = json!({

@@ -78,9 +78,10 @@ fn cut_off(lock: &HeldLock) -> String {
     }
 }
 
-/// Whether both are of one kind, and of one owner. Of several holders a look tells one, and how many there are.
+/// Whether both are of one kind, and of one owner or lease. Of several holders a look tells one, and how many there are.
 fn is_same(before: &HeldLock, now: &HeldLock) -> bool {
-    let seen = |lock: &HeldLock| (lock.kind, lock.holder.owner.clone(), lock.holders);
+    let lease = |lock: &HeldLock| lock.holder.client.as_ref().and_then(|client| client.lease.clone());
+    let seen = |lock: &HeldLock| (lock.kind, lock.holder.owner.clone(), lease(lock), lock.holders);
     seen(before) == seen(now)
 }
 

@@ -18,8 +18,8 @@ or fenced), read, write, group and setnx. A line has one holder; `+2` stands for
 two more. Semaphores are not listed.
 
 On a server it searches the keys in small steps, so that other clients do not
-wait for it. It shows what is a lock of Leasehold or Redisson by its content,
-and no other key. On file: it shows what the kernel says is locked; a write lock
+wait for it. It shows what is a lock of Leasehold or Redisson by its content, on
+etcd also of etcdctl and Go, and no other key. On file: it shows what the kernel says is locked; a write lock
 is a lock there, and there is no lease: a lock lasts as long as its process.";
 
 pub(super) const LS_EXAMPLES: &str = "\
@@ -39,8 +39,9 @@ Print what is known about a lock: its kind, its holder and the program that the
 holder is part of, how often it is entered, what is left of the lease, the
 waiters and the last fencing token.
 
-A client of Redisson tells nothing about itself: its id alone is known. Who a
-client is stays known for some minutes after its end.";
+A client of Redisson tells nothing about itself: its id alone is known; and of
+another program on etcd its lease. Who a client is stays known for some minutes
+after its end, on etcd as long as its lease.";
 
 pub(super) const INSPECT_EXAMPLES: &str = "\
 Exit codes:

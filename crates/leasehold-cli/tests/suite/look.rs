@@ -13,7 +13,7 @@ use crate::runner::{Runner, TestDirectory, is_locked, run};
 const REDISSON: &str = "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42";
 
 /// A run that holds a lock until it is told to end.
-fn holding(url: &str, arguments: &str) -> Runner {
+pub(crate) fn holding(url: &str, arguments: &str) -> Runner {
     let runner = Runner::start(&mut run(url, arguments, "echo held; read line"));
     runner.says("held");
     runner
@@ -24,16 +24,16 @@ fn take_as_redisson(server: &Server, name: &str) {
     server.cli(&["PEXPIRE", name, "30000"]);
 }
 
-fn json(run: &Finished) -> Value {
+pub(crate) fn json(run: &Finished) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
 }
 
-fn text<'a>(object: &'a Value, path: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_else(|| panic!("no {path}: {object}"))
 }
 
 /// A text with `TIME` in place of each time.
-fn timeless(text: &str) -> String {
+pub(crate) fn timeless(text: &str) -> String {
     let is_time = |word: &str| {
         let digits = word.trim_end_matches(|char: char| char.is_ascii_lowercase());
         digits.len() < word.len()

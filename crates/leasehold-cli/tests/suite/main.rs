@@ -8,6 +8,8 @@ mod config;
 mod demo_file;
 #[cfg(unix)]
 mod doctor;
+#[cfg(unix)]
+mod etcd;
 mod json;
 #[cfg(unix)]
 mod look;
