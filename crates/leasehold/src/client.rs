@@ -421,7 +421,8 @@ impl Client {
     ///
     /// It asks the server about itself, measures a hundred round trips against the [watchdog](ConnectOptions::watchdog), counts
     /// counters of fencing tokens for at most two seconds, and acquires and releases a lock of each kind, whose name begins with
-    /// the namespace of this client and `leasehold-doctor:`. What the user may not ask is reported as not known. `leasehold
+    /// the namespace of this client and `leasehold-doctor:`. On etcd it asks each member, and has a lease of one second granted, which
+    /// it revokes. What the user may not ask is reported as not known. `leasehold
     /// doctor` prints the report.
     ///
     /// # Errors

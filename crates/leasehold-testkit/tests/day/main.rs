@@ -11,7 +11,7 @@ mod script;
 use std::path::Path;
 use std::{env, fs};
 
-use leasehold_testkit::bench::{Files, Memory};
+use leasehold_testkit::bench::{Etcd, Files, Memory};
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::server::{Flavour, Server};
 
@@ -22,10 +22,11 @@ async fn own_480_a_scripted_day_leaves_exactly_the_lines_of_its_golden_file() {
     recorder::install();
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
-    let (memory, files) = (Memory::new(), Files::new());
+    let (memory, files, etcd) = (Memory::new(), Files::new(), Etcd::shared());
     let places = [
         ("memory", Place::local(&memory)),
         ("file", Place::local(&files)),
+        ("etcd", Place::local(&etcd)),
         ("redis", Place::behind(&proxy, &server)),
     ];
     let mut wrong = Vec::new();
