@@ -75,8 +75,7 @@ fn holder(holder: &Holder) -> String {
         (Some(ClientInfo { lease: Some(lease), .. }), None) => {
             format!("another program, under lease {lease}")
         }
-        (Some(_), None) => unknown(),
-        (None, None) => unknown(),
+        (_, None) => unknown(),
     }
 }
 

@@ -17,8 +17,8 @@ replicas and clock; on etcd the members, alarms, the size of the database and
 the election time-out; measures 100 round trips; counts counters of fencing
 tokens, for two seconds at most; and acquires and releases a lock of each kind.
 It changes nothing but keys of its own, which begin with leasehold-doctor:
-behind the namespace, and are gone afterwards. What the user may not ask is not known,
-which is no error.
+behind the namespace, and are gone afterwards. What the user may not ask is not
+known, which is no error.
 
 Each finding has a severity, a code that does not change, its meaning, and the
 line to change.";

@@ -19,8 +19,9 @@ two more. Semaphores are not listed.
 
 On a server it searches the keys in small steps, so that other clients do not
 wait for it. It shows what is a lock of Leasehold or Redisson by its content, on
-etcd also of etcdctl and Go, and no other key. On file: it shows what the kernel says is locked; a write lock
-is a lock there, and there is no lease: a lock lasts as long as its process.";
+etcd also of etcdctl and Go, and no other key. On file: it shows what the kernel
+says is locked; a write lock is a lock there, and there is no lease: a lock
+lasts as long as its process.";
 
 pub(super) const LS_EXAMPLES: &str = "\
 Exit codes:

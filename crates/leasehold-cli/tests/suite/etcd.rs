@@ -14,7 +14,8 @@ fn own_624_locks_on_etcd_are_run_under_looked_at_and_freed() {
     let server = Etcd::start();
     let at = |arguments: &str| leasehold_at(&server.url(), arguments);
     assert_eq!(at("ls").stdout, "no lock is held\n");
-    let runner = holding(&server.url(), "stock:7 --fenced");
+    let runner = Runner::start(&mut run(&server.url(), "stock:7 --fenced", "echo held; exec sleep 60"));
+    runner.says("held");
     let reader = holding(&server.url(), "prices --shared");
     let theirs = server.lock("theirs");
     let [key] = server.keys("theirs/").try_into().unwrap();

@@ -74,7 +74,7 @@ impl Cluster {
         let queues = queues(&link, names.into_iter().collect()).await?;
         let locks = queues.into_iter().filter_map(|(name, queue)| {
             let of = keys::parse(&queue.first()?.key, queue.first()?.lease)?;
-            (of.name == name && is_here(&queue[0].key)).then(|| lock(name, of, &queue))
+            (of.name == name && is_here(&queue[0].key)).then(|| lock(name, &of, &queue))
         });
         let found = self.held_locks(&link, locks.collect()).await?;
         let is_full = i64::try_from(page.len()).is_ok_and(|length| length >= PAGE);
@@ -97,7 +97,7 @@ impl Cluster {
             let Some(of) = keys::parse(&first.key, first.lease).filter(|_| !is_as_before) else {
                 return Err(StoreError::Refused(ServerError::NotALock));
             };
-            let found = self.held_locks(&link, vec![lock(name.clone(), of, &queue)]).await?;
+            let found = self.held_locks(&link, vec![lock(name.clone(), &of, &queue)]).await?;
             if !found.is_empty() {
                 return Ok(Listed { found, ..Listed::default() });
             }
@@ -149,7 +149,7 @@ async fn queues(link: &Link, names: Vec<(Name, bool)>) -> Result<Vec<(Name, Vec<
 }
 
 /// The lock of a queue whose first place is this one.
-fn lock(name: Name, of: keys::Parsed, queue: &[KeyValue]) -> Lock {
+fn lock(name: Name, of: &keys::Parsed, queue: &[KeyValue]) -> Lock {
     let resource = Resource::new(if of.name == name { of.kind } else { Kind::Lock }, name);
     let holders = decide::holders(&resource, queue).len();
     Lock { resource, place: queue[0].clone(), client: of.client, holders }
