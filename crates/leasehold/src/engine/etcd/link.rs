@@ -2,6 +2,10 @@
 //!
 //! The session is a lease, which a stream of heartbeats keeps alive. It may outlive the connection: the next one, to the next
 //! member, continues it. Its deadline follows from what the server has granted, and from the time before the request was sent.
+//!
+//! A member renews leases by itself if it takes itself for the leader, and old versions do so while others have chosen another one:
+//! that one lets the lease run out. So a read goes before each heartbeat, to which a member replies only by a leader that a majority
+//! follows after the read was sent, and the deadline counts from before the read.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +18,8 @@ use tonic::Streaming;
 
 use super::calls::{self, Failure, causes, late};
 use super::connection::{Account, Connection};
-use super::messages::{Grant, Granted, LeaseId, Lives, Revoked, WatchReply, WatchRequest};
+use super::keys;
+use super::messages::{Grant, Granted, LeaseId, Lives, Range, Ranged, Revoked, WatchReply, WatchRequest};
 use crate::engine::remote::store::StoreError;
 use crate::env::{self, Instant};
 use crate::error::ServerError;
@@ -86,15 +91,18 @@ impl Link {
     ) -> Result<(Self, Streams), ServerError> {
         let limit = limits.reply;
         let connection = Connection::open(member, account, limits.connect, limit).await?;
-        let client = if let Some(before) = before.filter(|before| before.session.loss().is_none()) {
-            before.clone()
+        let (client, begun) = if let Some(before) = before.filter(|before| before.session.loss().is_none()) {
+            let begun = env::now();
+            read_by_leader(&connection, before.lease).await?;
+            (before.clone(), begun)
         } else {
             if let Some(before) = before {
                 revoke(&connection, before.lease).await;
             }
-            grant(&connection, limits).await?
+            // This is written by the leader, so no read is needed before the first heartbeat.
+            let begun = env::now();
+            (grant(&connection, limits).await?, begun)
         };
-        let begun = env::now();
         let (beats, outgoing) = unbounded_channel();
         let _ = beats.send(LeaseId { id: client.lease });
         let first = async {
@@ -182,12 +190,17 @@ impl Link {
                 return Fall::Session;
             }
             let begun = env::now();
-            // A stream that has ended has no reply.
-            let _ = beats.send(LeaseId { id: self.client.lease });
+            let lease = self.client.lease;
+            let beat = async {
+                read_by_leader(&self.connection, lease).await?;
+                // A stream that has ended has no reply.
+                let _ = beats.send(LeaseId { id: lease });
+                replies.message().await.map_err(|status| unavailable(&status))
+            };
             let limit = (ttl / 10).clamp(SHORTEST_BEAT, self.limit.max(SHORTEST_BEAT));
-            let reply = match env::within(limit, replies.message()).await {
+            let reply = match env::within(limit, beat).await {
                 Some(Ok(reply)) => reply,
-                Some(Err(status)) => return Fall::Broken(unavailable(&status)),
+                Some(Err(error)) => return Fall::Broken(error),
                 None => return Fall::Broken(late(limit)),
             };
             if reply.is_none() {
@@ -218,6 +231,17 @@ impl Link {
                 Err(status) => return Fall::Broken(unavailable(&status)),
             }
         }
+    }
+}
+
+/// Reads what only a leader can reply to that a majority follows at that time: the key of this client, or that it may not read it.
+async fn read_by_leader(connection: &Connection, lease: i64) -> Result<(), ServerError> {
+    let range = Range { key: keys::client(lease), keys_only: true, ..Range::default() };
+    let ranged: Result<Ranged, _> = connection.call(calls::RANGE, range).await;
+    match ranged {
+        // The server looks whose right it is when the leader has replied.
+        Ok(_) | Err(Failure::Other(StoreError::Refused(ServerError::Denied(_)))) => Ok(()),
+        Err(failure) => Err(failure.into_error()),
     }
 }
 
