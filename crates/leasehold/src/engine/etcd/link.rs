@@ -97,7 +97,8 @@ impl Link {
             (before.clone(), begun)
         } else {
             if let Some(before) = before {
-                revoke(&connection, before.lease).await;
+                // As long as it is there, its keys keep all waiters out, those of this client included.
+                revoke(&connection, before.lease).await?;
             }
             // This is written by the leader, so no read is needed before the first heartbeat.
             let begun = env::now();
@@ -157,7 +158,8 @@ impl Link {
 
     /// Ends the session.
     pub(super) async fn revoke(&self) {
-        revoke(&self.connection, self.client.lease).await;
+        // Without a reply it runs out by itself.
+        let _ = revoke(&self.connection, self.client.lease).await;
     }
 
     /// Keeps the session alive, and reports what the stream of watches says, until the connection is of no use.
@@ -253,12 +255,14 @@ async fn grant(connection: &Connection, limits: Limits) -> Result<ClientSession,
     Ok(ClientSession { lease: granted.id, session, is_recorded: Arc::default() })
 }
 
-async fn revoke(connection: &Connection, lease: i64) {
+/// Revokes a lease, and fails if there is no reply.
+async fn revoke(connection: &Connection, lease: i64) -> Result<(), ServerError> {
     let revoked: Result<Revoked, _> = connection.call(calls::REVOKE, LeaseId { id: lease }).await;
-    if let Err(failure @ (Failure::Other(_) | Failure::NoToken(_))) = revoked {
-        let error = failure.into_error();
-        tracing::debug!(%error, "a lease could not be revoked, and runs out by itself");
-    }
+    let Err(failure @ (Failure::Other(_) | Failure::NoToken(_))) = revoked else { return Ok(()) };
+    let is_refused = matches!(failure, Failure::NoToken(_) | Failure::Other(StoreError::Refused(_)));
+    let error = failure.into_error();
+    tracing::debug!(%error, "a lease could not be revoked");
+    if is_refused { Ok(()) } else { Err(error) }
 }
 
 /// Moves the deadline of a session whose heartbeat was sent at `begun`, and returns its time to live; `None` if it is lost.
