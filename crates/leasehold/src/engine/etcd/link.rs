@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch::Sender;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 
@@ -52,6 +53,8 @@ pub(super) struct Link {
     /// Notified when a heartbeat is due at once, or a request had no reply.
     hurry: Notify,
     fault: Mutex<Option<ServerError>>,
+    /// Why it is given up, if it is: then no request waits for a reply.
+    over: Sender<Option<ServerError>>,
 }
 
 /// The streams of a connection.
@@ -124,6 +127,7 @@ impl Link {
             limit,
             hurry: Notify::new(),
             fault: Mutex::default(),
+            over: Sender::default(),
         };
         Ok((link, Streams { beats, replies, ttl, watches }))
     }
@@ -134,7 +138,19 @@ impl Link {
         Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
     {
-        self.connection.call(path, request).await.map_err(|failure| match failure {
+        let mut over = self.over.subscribe();
+        if let Some(reason) = over.borrow().clone() {
+            return Err(StoreError::NotSent(reason));
+        }
+        let reply = tokio::select! {
+            biased;
+            reply = self.connection.call(path, request) => reply,
+            Ok(reason) = over.wait_for(Option::is_some) => {
+                let reason = reason.clone().unwrap_or_else(|| late(self.limit));
+                Err(Failure::Other(StoreError::Unknown(reason)))
+            }
+        };
+        reply.map_err(|failure| match failure {
             Failure::NoLease => {
                 self.client.session.lose(Loss::Gone);
                 self.hurry.notify_one();
@@ -154,6 +170,13 @@ impl Link {
     /// Sends a heartbeat at once: the session may be lost.
     pub(super) fn doubt_session(&self) {
         self.hurry.notify_one();
+    }
+
+    /// Gives the connection up: each request without a reply has an unknown outcome, and has it when this returns. So an outcome is
+    /// never known to be unknown only after the next connection is there.
+    pub(super) async fn give_up(&self, reason: &ServerError) {
+        self.over.send_replace(Some(reason.clone()));
+        self.over.closed().await;
     }
 
     /// Ends the session.

@@ -187,6 +187,7 @@ impl Cluster {
                 }
                 Fall::Broken(reason) => {
                     report(&self.events, |events| events.down(Shard::ONLY));
+                    link.give_up(&reason).await;
                     member += 1;
                     streams = self.connect(&mut member, &mut client, Some(reason)).await;
                     report(&self.events, |events| events.up(Shard::ONLY, true));
