@@ -39,6 +39,13 @@ pub(crate) const ETCDCTL: Tool = Tool {
     source: Source::Debian("etcd-client"),
 };
 
+pub(crate) const STRACE: Tool = Tool {
+    name: "strace",
+    probe: "strace --version",
+    reason: "a test lets the disk of an etcd server hang",
+    source: Source::Debian("strace"),
+};
+
 pub(crate) const GO: Tool = Tool {
     name: "go",
     probe: "go version",

@@ -60,6 +60,7 @@ pub(super) const ALL: Selection = Selection {
         tools::REDIS,
         tools::ETCD,
         tools::ETCDCTL,
+        tools::STRACE,
         tools::GO,
         tools::VENV,
         tools::VALKEY,
@@ -177,7 +178,7 @@ const ENGINES: &[Engine] = &[
     Engine {
         name: "etcd",
         selection: Selection {
-            tools: &[tools::ETCD, tools::ETCDCTL, tools::GO],
+            tools: &[tools::ETCD, tools::ETCDCTL, tools::STRACE, tools::GO],
             builds: &[
                 ("Go", interop::GO),
                 (

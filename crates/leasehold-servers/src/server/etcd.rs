@@ -2,10 +2,10 @@
 
 use std::{
     env, fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStderr, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -28,6 +28,8 @@ pub struct Etcd {
     process: Option<Process>,
     port: u16,
     peers: u16,
+    /// The port by which the other members reach it.
+    reached_by: u16,
     /// All members, as each of them knows them from its start.
     cluster: String,
     /// Lines of its configuration that replace others.
@@ -66,7 +68,7 @@ impl Etcd {
     /// As for [`start`](Self::start).
     #[must_use]
     pub fn start_with(settings: &str) -> Self {
-        let [server] = Self::cluster_with(settings);
+        let [server] = Self::cluster_with(settings, |peers| peers);
         server
     }
 
@@ -77,10 +79,24 @@ impl Etcd {
     /// As for [`start`](Self::start).
     #[must_use]
     pub fn cluster<const MEMBERS: usize>() -> [Self; MEMBERS] {
-        Self::cluster_with("")
+        Self::cluster_with("", |peers| peers)
     }
 
-    fn cluster_with<const MEMBERS: usize>(settings: &str) -> [Self; MEMBERS] {
+    /// The same with something between the members: `reached_by` is told the port on which a member listens for the others, and
+    /// returns the one by which they reach it.
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start).
+    #[must_use]
+    pub fn cluster_by<const MEMBERS: usize>(reached_by: impl FnMut(u16) -> u16) -> [Self; MEMBERS] {
+        Self::cluster_with("", reached_by)
+    }
+
+    fn cluster_with<const MEMBERS: usize>(
+        settings: &str,
+        mut reached_by: impl FnMut(u16) -> u16,
+    ) -> [Self; MEMBERS] {
         // Another process may take a port before a server does; then other ports are tried.
         for _ in 0..10 {
             // All are open before the first is closed, so that no two of them are the same.
@@ -90,13 +106,15 @@ impl Etcd {
                 process: None,
                 port,
                 peers,
+                reached_by: reached_by(peers),
                 cluster: String::new(),
                 settings: settings.to_owned(),
                 directory: Directory::in_memory(),
                 others: Vec::new(),
             });
-            let all: Vec<_> =
-                members.iter().map(|member| format!("m{0}=http://{HOST}:{0}", member.peers)).collect();
+            let address =
+                |Self { peers, reached_by, .. }: &Self| format!("m{peers}=http://{HOST}:{reached_by}");
+            let all: Vec<_> = members.iter().map(address).collect();
             for member in &mut members {
                 member.cluster = all.join(",");
                 member.spawn();
@@ -135,12 +153,12 @@ impl Etcd {
     }
 
     fn configuration(&self) -> String {
-        let Self { port, peers, cluster, settings, directory, .. } = self;
+        let Self { port, peers, reached_by, cluster, settings, directory, .. } = self;
         let directory = directory.path().display();
-        let [client, peer] = [port, peers].map(|port| format!("http://{HOST}:{port}"));
+        let [client, peer, reached] = [port, peers, reached_by].map(|port| format!("http://{HOST}:{port}"));
         let usual = format!(
             "name: m{peers}\ndata-dir: {directory}/data\nlisten-client-urls: {client}\n\
-             advertise-client-urls: {client}\nlisten-peer-urls: {peer}\ninitial-advertise-peer-urls: {peer}\n\
+             advertise-client-urls: {client}\nlisten-peer-urls: {peer}\ninitial-advertise-peer-urls: {reached}\n\
              initial-cluster: {cluster}\nheartbeat-interval: 50\n\
              election-timeout: 500\nlogger: zap\nlog-outputs: [{directory}/server.log]\n"
         );
@@ -153,12 +171,72 @@ impl Etcd {
     /// Whether it leads its cluster.
     #[must_use]
     pub fn is_leader(&self) -> bool {
+        let [id, leader] = self.status(["MemberID", "Leader"]);
+        id == leader
+    }
+
+    /// Makes another member the leader.
+    ///
+    /// # Panics
+    ///
+    /// When this is not the leader.
+    pub fn move_leader(&self, to: &Self) {
+        let [id] = to.status(["MemberID"]);
+        let _ = self.ctl(&["move-leader", &format!("{id:x}")]);
+    }
+
+    /// Forgets all revisions before the present one.
+    pub fn compact(&self) {
+        let [revision] = self.status(["Revision"]);
+        let _ = self.ctl(&["compact", "--physical", &revision.to_string()]);
+    }
+
+    /// Numbers in its status.
+    fn status<const FIELDS: usize>(&self, fields: [&str; FIELDS]) -> [u64; FIELDS] {
         let status = self.ctl(&["endpoint", "status", "-w", "fields"]);
-        let field = |name: &str| {
-            let line = status.lines().find(|line| line.starts_with(name));
-            line.and_then(|line| line.split_once(" : ")).map(|(_, value)| value.to_owned())
-        };
-        field("\"MemberID\"").is_some_and(|id| Some(id) == field("\"Leader\""))
+        fields.map(|name| {
+            let line = status.lines().find_map(|line| line.strip_prefix(&format!("\"{name}\" : ")));
+            line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {status}"))
+        })
+    }
+
+    /// The id of its process, if it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
+    /// From now on no write to its log of changes reaches its disk, and all else in the process goes on, until the result is dropped.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not run, or its system calls cannot be changed: that takes `strace`, and the right to trace a process.
+    #[must_use]
+    pub fn hang_disk(&self) -> HungDisk {
+        let pid = self.pid().expect("only a server that runs has a disk").to_string();
+        // Not its database: all who read that wait for its writes.
+        let logs =
+            fs::read_dir(self.path("data/member/wal")).expect("a server that runs has a log of changes");
+        let log = logs
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|is| is == "wal"));
+        let mut strace = Command::new(installed("strace"))
+            .arg("-P")
+            .arg(log.expect("it has a log"))
+            .args(["-f", "-o", "/dev/null", "-e", "trace=fdatasync,fsync"])
+            .args(["-e", "inject=fdatasync,fsync:delay_enter=600s", "-p", &pid])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("strace can be started");
+        let mut said = BufReader::new(strace.stderr.take().expect("its error output is a pipe"));
+        let mut lines = String::new();
+        // It names the log first.
+        while !lines.contains("attached") {
+            let length = said.read_line(&mut lines).expect("it says what it does");
+            assert!(length > 0, "strace cannot trace a server: {lines}");
+        }
+        HungDisk { strace, _said: said }
     }
 
     fn is_healthy(&self) -> bool {
@@ -300,6 +378,21 @@ impl Etcd {
     }
 }
 
+/// The disk of a server, on which no write ends while this is there.
+#[derive(Debug)]
+pub struct HungDisk {
+    strace: Child,
+    /// It ends by a signal if it cannot write any more.
+    _said: BufReader<ChildStderr>,
+}
+
+impl Drop for HungDisk {
+    fn drop(&mut self) {
+        let _ = self.strace.kill();
+        let _ = self.strace.wait();
+    }
+}
+
 /// A running `etcdctl lock`, which has the lock. Killed when this is dropped, so that its lease runs out.
 #[derive(Debug)]
 pub struct EtcdctlLock {
@@ -347,6 +440,6 @@ fn installed(program: &str) -> PathBuf {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).map(|directory| directory.join(program)).find(|path| path.is_file());
     found.unwrap_or_else(|| {
-        panic!("{program} is not installed: run cargo xtask test, which installs it, or apt-get install etcd-server etcd-client")
+        panic!("{program} is not installed: run cargo xtask test, which installs it, or apt-get install etcd-server etcd-client strace")
     })
 }

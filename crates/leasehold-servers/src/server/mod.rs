@@ -22,7 +22,7 @@ use directory::Directory;
 use process::Process;
 
 pub use builder::{Builder, TlsFiles};
-pub use etcd::{Etcd, EtcdctlLock};
+pub use etcd::{Etcd, EtcdctlLock, HungDisk};
 pub use monitor::Monitor;
 pub use program::Flavour;
 pub use subscription::{Message, Subscription};

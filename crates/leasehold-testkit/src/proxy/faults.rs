@@ -2,6 +2,8 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use super::hub::Toward;
+
 /// Which connections a fault applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
@@ -35,8 +37,8 @@ pub(super) enum Kind {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     pub(super) blackhole: bool,
-    /// Data from the server is held, data from the client is not.
-    pub(super) hold_replies: bool,
+    /// Data in this direction is held, data in the other one is not.
+    pub(super) one_way: Option<Toward>,
     pub(super) delay: Duration,
     pub(super) drop_messages: bool,
 }

@@ -2,8 +2,8 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
-    io,
+    collections::{BTreeMap, HashSet},
+    fs, io,
     net::{self, SocketAddr},
     panic,
     rc::Rc,
@@ -80,6 +80,8 @@ pub(super) struct State {
     pub(super) counts: Counts,
     /// What it forwards without understanding it, by connection; commands are understood otherwise.
     pub(super) recordings: Option<BTreeMap<usize, Recording>>,
+    /// The process whose connections are held.
+    held_process: Option<u32>,
     /// The direction in which the next bytes are forwarded in part.
     pub(super) cut_inside: Option<Toward>,
 }
@@ -90,6 +92,10 @@ pub(super) struct Open {
     pub(super) kind: Kind,
     /// Whether this very connection is held, whatever happens to others.
     pub(super) held: bool,
+    /// The port of its client.
+    client: u16,
+    /// The process of its client, if that was looked for.
+    process: Option<u32>,
     task: AbortHandle,
 }
 
@@ -107,12 +113,26 @@ impl State {
         }
     }
 
+    /// Holds the connections of a process, those that it opens later included.
+    pub(super) fn hold_process(&mut self, process: u32) {
+        self.held_process = Some(process);
+        let ports = ports_of(process);
+        for open in self.connections.values_mut().filter(|open| ports.contains(&open.client)) {
+            open.process = Some(process);
+        }
+    }
+
+    fn is_held_process(&self, open: &Open) -> bool {
+        self.held_process.is_some() && self.held_process == open.process
+    }
+
     pub(super) fn heal(&mut self) {
         self.listening = true;
         self.command = Faults::default();
         self.pub_sub = Faults::default();
         self.losses = Losses::default();
         self.cut_inside = None;
+        self.held_process = None;
         self.connections.values_mut().for_each(|open| open.held = false);
     }
 }
@@ -147,7 +167,7 @@ impl Hub {
         let state = self.state.borrow();
         state.connections.get(&connection).is_some_and(|open| {
             let faults = state.faults_of(open.kind);
-            open.held || faults.blackhole || (faults.hold_replies && toward == Toward::Client)
+            open.held || faults.blackhole || faults.one_way == Some(toward) || state.is_held_process(open)
         })
     }
 
@@ -185,6 +205,7 @@ pub(super) fn run(
             sent: Vec::new(),
             counts: Counts::default(),
             recordings: is_opaque.then(BTreeMap::new),
+            held_process: None,
             cut_inside: None,
         };
         let hub = Rc::new(Hub { state: RefCell::new(state), changed: Notify::new() });
@@ -232,11 +253,16 @@ impl Acceptor {
         state.counts.connections += 1;
         let registered = Registered { hub: Rc::clone(&self.hub), connection };
         let server = state.server;
+        let client_port = client.peer_addr().map_or(0, |address| address.port());
+        let process = state.held_process.filter(|process| ports_of(*process).contains(&client_port));
         let task = self.tasks.spawn_local(async move {
             // Whichever side fails, the connection ends; the error is ignored.
             let _ = relay::relay(&registered.hub, connection, client, server).await;
         });
-        state.connections.insert(connection, Open { kind: Kind::default(), held: false, task });
+        state.connections.insert(
+            connection,
+            Open { kind: Kind::default(), held: false, client: client_port, process, task },
+        );
     }
 
     async fn take_effect(&mut self) {
@@ -318,6 +344,24 @@ impl Drop for Registered {
     fn drop(&mut self) {
         self.hub.state.borrow_mut().connections.remove(&self.connection);
     }
+}
+
+/// The ports of this machine from which a process has connections by TCP.
+fn ports_of(process: u32) -> HashSet<u16> {
+    let sockets: HashSet<_> = fs::read_dir(format!("/proc/{process}/fd"))
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()?.into_os_string().into_string().ok())
+        .filter_map(|link| link.strip_prefix("socket:[")?.strip_suffix(']').map(str::to_owned))
+        .collect();
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let port = |line: &str| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let (_, port) = fields.get(1)?.split_once(':')?;
+        fields.get(9).filter(|inode| sockets.contains(**inode))?;
+        u16::from_str_radix(port, 16).ok()
+    };
+    table.lines().skip(1).filter_map(port).collect()
 }
 
 /// A listener, twice: to await connections, and to check for pending ones.

@@ -116,7 +116,19 @@ impl Proxy {
     /// Holds the data from the server, until [`heal`](Self::heal) delivers it or a [`cut`](Self::cut) drops it. The server
     /// receives and executes all commands of clients, on new connections, too.
     pub fn hold_replies(&self, which: Which) {
-        self.with(move |state| state.faults(which).for_each(|faults| faults.hold_replies = true));
+        self.with(move |state| state.faults(which).for_each(|faults| faults.one_way = Some(Toward::Client)));
+    }
+
+    /// Holds the data from clients, until [`heal`](Self::heal) delivers it or a [`cut`](Self::cut) drops it. What the server sends
+    /// arrives.
+    pub fn hold_requests(&self, which: Which) {
+        self.with(move |state| state.faults(which).for_each(|faults| faults.one_way = Some(Toward::Server)));
+    }
+
+    /// Holds all data on the connections of this process of the same machine, in both directions, until [`heal`](Self::heal) or a
+    /// [`cut`](Self::cut). Those of other processes work.
+    pub fn hold_process(&self, process: u32) {
+        self.with(move |state| state.hold_process(process));
     }
 
     /// Connects new clients to the server at this port. Open connections stay where they are.

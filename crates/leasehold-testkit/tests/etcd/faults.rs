@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use leasehold::Client;
+use leasehold_testkit::healthy::Stopwatch;
 use leasehold_testkit::server::Etcd;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{PATIENCE, client};
+use crate::{PATIENCE, client, until};
 
 /// How long waiters may take after the server is back.
-const BACK: Duration = Duration::from_secs(1);
+pub(crate) const BACK: Duration = Duration::from_secs(1);
 
 async fn with_watchdog(server: &Etcd, seconds: u64) -> Client {
     connect(server.url(), seconds).await
 }
 
-async fn connect(url: String, seconds: u64) -> Client {
+pub(crate) async fn connect(url: String, seconds: u64) -> Client {
     Client::connect(url)
         .watchdog(Duration::from_secs(seconds))
         .response_timeout(Duration::from_millis(500))
@@ -119,4 +120,29 @@ async fn own_514_holds_and_waiters_outlast_the_loss_of_the_leader() {
     let next = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
     assert!(next.token() > token);
     next.release().await.unwrap();
+}
+
+/// A watch that began at a revision would end with that; these begin with the present.
+#[tokio::test]
+async fn own_658_waiters_outlast_a_compaction_and_a_defragmentation() {
+    let server = Etcd::start();
+    let (one, other) = (client(&server).await, client(&server).await);
+    let guard = one.lock("n").acquire().await.unwrap();
+    let waiter = tokio::spawn({
+        let lock = other.lock("n");
+        async move { lock.acquire().await }
+    });
+    until("the waiter is in the queue", || server.keys("n/").len() == 2).await;
+    for number in 0..10 {
+        let _ = server.ctl(&["put", "any", &number.to_string()]);
+    }
+    server.compact();
+    let _ = server.ctl(&["defrag"]);
+    assert_eq!(server.keys("n/").len(), 2);
+    assert!(guard.is_held() && !waiter.is_finished());
+    let since = Stopwatch::start();
+    guard.release().await.unwrap();
+    timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap().release().await.unwrap();
+    let took = since.elapsed();
+    assert!(took < BACK, "{took:?}");
 }

@@ -3,11 +3,14 @@
 //! Every test has a server of its own, so it may stop and inspect it.
 
 mod beside;
+mod deadlines;
+mod disk;
 mod diagnosis;
 mod faults;
 mod listing;
 mod opponents;
 mod places;
+mod record;
 mod removal;
 mod together;
 mod users;

@@ -3,19 +3,40 @@
 use std::time::Duration;
 
 use leasehold::{Guard, Loss};
+use leasehold_testkit::healthy::Stopwatch;
 use leasehold_testkit::server::Etcd;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
-use crate::{PATIENCE, client};
+use crate::record::{Record, deadline};
+use crate::{PATIENCE, client, until};
 
 /// How long a holder may take to notice, after the command that removes its lock has ended.
-const SOON: Duration = Duration::from_millis(100);
+pub(crate) const SOON: Duration = Duration::from_millis(100);
+
+/// A store that is written to under a lock, and refuses a token that is smaller than one that it has seen.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    highest: u64,
+    pub(crate) written: Vec<&'static str>,
+}
+
+impl Store {
+    /// Whether the write is accepted.
+    pub(crate) fn write(&mut self, token: u64, value: &'static str) -> bool {
+        let is_accepted = token >= self.highest;
+        if is_accepted {
+            self.highest = token;
+            self.written.push(value);
+        }
+        is_accepted
+    }
+}
 
 async fn is_told(guard: &Guard, remove: impl FnOnce()) -> Duration {
     // The hold is old enough to be watched.
     sleep(Duration::from_millis(300)).await;
     remove();
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     assert_eq!(timeout(PATIENCE, guard.lost()).await.expect("it is told"), Loss::Gone);
     begun.elapsed()
 }
@@ -46,4 +67,39 @@ async fn own_509_a_client_whose_lease_was_revoked_loses_all_locks_at_once_and_go
     let again = timeout(PATIENCE, client.lock("one").acquire()).await.unwrap().unwrap();
     assert_ne!(server.keys("one/"), [key]);
     again.release().await.unwrap();
+}
+
+/// Two hold the lock until the first is told, and both write: the store that they write to refuses the first one.
+async fn is_refused(remove: impl FnOnce(&Etcd, &str)) {
+    let server = Etcd::start();
+    let (one, other) = (client(&server).await, client(&server).await);
+    let (record, mut store) = (Record::default(), Store::default());
+    let first = one.lock("n").acquire().fenced().await.unwrap();
+    let hold = record.granted("first", &first).unwrap();
+    assert!(store.write(first.token(), "first"));
+    let [key] = server.keys("n/").try_into().unwrap();
+    let waiter = tokio::spawn({
+        let lock = other.lock("n");
+        async move { lock.acquire().fenced().await }
+    });
+    until("the waiter is in the queue", || server.keys("n/").len() == 2).await;
+    record.trusted(hold, deadline(&first).unwrap());
+    let took = is_told(&first, || remove(&server, &key)).await;
+    assert!(took < SOON, "{took:?}");
+    let next = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
+    record.granted("next", &next).unwrap();
+    assert_eq!(record.violations().len(), 1, "this is the hole");
+    assert!(store.write(next.token(), "next"));
+    assert!(!store.write(first.token(), "first, late"), "the token closes it");
+    assert_eq!(store.written, ["first", "next"]);
+}
+
+#[tokio::test]
+async fn own_670_the_token_of_a_holder_whose_key_was_deleted_is_refused() {
+    is_refused(|server, key| assert_eq!(server.ctl(&["del", key]).trim(), "1")).await;
+}
+
+#[tokio::test]
+async fn own_671_the_token_of_a_holder_whose_lease_was_revoked_is_refused() {
+    is_refused(|server, key| drop(server.ctl(&["lease", "revoke", key.strip_prefix("n/").unwrap()]))).await;
 }
