@@ -66,10 +66,9 @@ fn versions(members: &[Member], report: &mut Diagnosis) {
         .collect();
     versions.sort_by_key(|version| numbers(version));
     versions.dedup();
+    let Some(oldest) = versions.first() else { return report.not_known("server", "root") };
     report.fact("server", format!("etcd {}", versions.join(", ")));
-    if let Some(oldest) = versions.first() {
-        holes(oldest, voters(members), report);
-    }
+    holes(oldest, voters(members), report);
 }
 
 fn numbers(version: &str) -> Version {

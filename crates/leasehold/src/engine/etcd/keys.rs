@@ -111,31 +111,34 @@ pub(super) struct Parsed {
     pub(super) name: Name,
     /// Which half of a read-write lock it stands for; a lock for any other.
     pub(super) kind: Kind,
-    /// The lease of its client: the one in the key, or else the one that it is bound to.
-    pub(super) client: i64,
+    /// The lease of its client, if it is in the key; otherwise that is the one that the key is bound to.
+    pub(super) client: Option<i64>,
 }
 
-/// Parses a key that is bound to a lease; `None` if it has not the form of a place in a queue.
-pub(super) fn parse(key: &[u8], lease: i64) -> Option<Parsed> {
-    let key = std::str::from_utf8(key).ok().filter(|key| lease != 0 && !key.starts_with(OURS))?;
+/// Parses a key; `None` if it has not the form of a place in a queue. Whether it is one, its value and its lease tell.
+pub(super) fn parse(key: &[u8]) -> Option<Parsed> {
+    let key = std::str::from_utf8(key).ok().filter(|key| !key.starts_with(OURS))?;
     let (before, last) = key.rsplit_once('/')?;
-    let is_numbered = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
     let is_owned = parsed_owner(last).is_some();
-    // Go's readers and writers have a decimal number, which might be the lease of a lock with a strange name.
+    // Go's readers and writers have a decimal number, which is longer than any lease.
+    let is_half = is_owned || last.len() > LONGEST_LEASE && last.bytes().all(|byte| byte.is_ascii_digit());
     let half = [("/read", Kind::Read), ("/write", Kind::Write)].iter().find_map(|(half, kind)| {
-        let name = before.strip_suffix(half)?;
-        (is_owned || is_numbered && parsed_lease(last) != Some(lease)).then_some((name, *kind, lease))
+        let name = before.strip_suffix(half).filter(|_| is_half)?;
+        Some((name, *kind, None))
     });
     let (name, kind, client) = match (half, is_owned) {
         (Some(half), _) => half,
         (None, true) => {
             let (name, hex) = before.rsplit_once('/')?;
-            (name, Kind::Lock, parsed_lease(hex)?)
+            (name, Kind::Lock, Some(parsed_lease(hex)?))
         }
-        (None, false) => (before, Kind::Lock, parsed_lease(last)?),
+        (None, false) => (before, Kind::Lock, Some(parsed_lease(last)?)),
     };
     Some(Parsed { name: Name::new("", name).ok()?, kind, client })
 }
+
+/// How many hexadecimal digits a lease has at most.
+const LONGEST_LEASE: usize = 16;
 
 /// A lease as a key has it: in lower-case hexadecimal digits without leading zeros.
 fn parsed_lease(text: &str) -> Option<i64> {
@@ -203,33 +206,31 @@ mod tests {
         let place =
             |name: &str, kind, client| Some(Parsed { name: Name::new("", name).unwrap(), kind, client });
         let own = |kind, repetition| owned(&lock.of_kind(kind), 31, me, repetition);
-        assert_eq!(parse(&plain(&lock, 31), 31), place("stock", Kind::Lock, 31));
-        assert_eq!(parse(&plain(&lock, 31), 7), place("stock", Kind::Lock, 31), "bound to another lease");
-        assert_eq!(parse(&own(Kind::Fair, 2), 31), place("stock", Kind::Lock, 31));
+        assert_eq!(parse(&plain(&lock, 31)), place("stock", Kind::Lock, Some(31)));
+        assert_eq!(parse(&own(Kind::Fair, 2)), place("stock", Kind::Lock, Some(31)));
         for half in [Kind::Read, Kind::Write] {
-            assert_eq!(parse(&own(half, 0), 31), place("stock", half, 31));
+            assert_eq!(parse(&own(half, 0)), place("stock", half, None));
         }
-        assert_eq!(parse(b"stock/read/1700000000000000001", 31), place("stock", Kind::Read, 31), "Go");
+        assert_eq!(parse(b"stock/read/1700000000000000001"), place("stock", Kind::Read, None), "Go");
         assert_eq!(
-            parse(b"stock/read/31", 0x31),
-            place("stock/read", Kind::Lock, 0x31),
+            parse(b"stock/read/31"),
+            place("stock/read", Kind::Lock, Some(0x31)),
             "a name as any other"
         );
-        assert_eq!(parse(b"a/b/1f", 31), place("a/b", Kind::Lock, 31));
-        for (other, lease) in [
-            (&b"stock/1f"[..], 0),
-            (b"stock/001f", 31),
-            (b"stock/1F", 31),
-            (b"stock/-1f", 31),
-            (b"stock/", 31),
-            (b"stock", 31),
-            (b"/1f", 31),
-            (b"stock/value", 31),
-            (b"stock/1f/value", 31),
-            (b"\xff/1f", 31),
-            (b"_leasehold/clients/1f", 31),
+        assert_eq!(parse(b"a/b/1f"), place("a/b", Kind::Lock, Some(31)));
+        for other in [
+            &b"stock/001f"[..],
+            b"stock/1F",
+            b"stock/-1f",
+            b"stock/",
+            b"stock",
+            b"/1f",
+            b"stock/value",
+            b"stock/1f/value",
+            b"\xff/1f",
+            b"_leasehold/clients/1f",
         ] {
-            assert_eq!(parse(other, lease), None, "{other:?}");
+            assert_eq!(parse(other), None, "{other:?}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! Which locks are held, among any number of other keys.
 //!
-//! A page is a range of a bounded number of keys, without their values. Of each name that has a place in a queue among them, the
-//! server is asked for its oldest key; a lock is found on the page that this key is on. Who the clients are, and how long their
-//! leases last, is asked once for each lease.
+//! A page is a range of a bounded number of keys, without their values; since 3.7 that is without their leases, too. Of each name
+//! that may have a place in a queue among them, the server is asked for its oldest key; a lock is found on the page that this key
+//! is on. The whole key is read only if it has no value. Who the clients are, and how long their leases last, is asked once for
+//! each lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use super::keys::{self, Span};
 use super::link::Link;
 use super::messages::{KeyValue, LeaseId, Lives, Ranged, Transaction};
-use super::transaction::{check, created, first, has_no_value, oldest, read, transact};
+use super::transaction::{created, first, has_no_value, oldest, read, read_if, transact};
 use super::view::{AT_ONCE, Record, records_of};
 use super::{Cluster, calls, decide};
 use crate::engine::remote::store::StoreError;
@@ -36,9 +37,16 @@ struct Lock {
     resource: Resource,
     /// That key.
     place: KeyValue,
-    /// The lease of its client.
-    client: i64,
+    /// The lease of its client, if it is in the key.
+    client: Option<i64>,
     holders: usize,
+}
+
+impl Lock {
+    /// The lease of its client.
+    fn lease(&self) -> i64 {
+        self.client.unwrap_or(self.place.lease)
+    }
 }
 
 impl Cluster {
@@ -61,7 +69,7 @@ impl Cluster {
         // Of each name whether it has readers.
         let mut names = BTreeMap::<Name, bool>::new();
         for place in &page {
-            if let Some(keys::Parsed { name, kind, .. }) = keys::parse(&place.key, place.lease)
+            if let Some(keys::Parsed { name, kind, .. }) = keys::parse(&place.key)
                 && pattern.matched(&name).is_some()
             {
                 *names.entry(name).or_default() |= kind == Kind::Read;
@@ -73,7 +81,7 @@ impl Cluster {
         };
         let queues = queues(&link, names.into_iter().collect()).await?;
         let locks = queues.into_iter().filter_map(|(name, queue)| {
-            let of = keys::parse(&queue.first()?.key, queue.first()?.lease)?;
+            let of = keys::parse(&queue.first()?.key)?;
             (of.name == name && is_here(&queue[0].key)).then(|| lock(name, &of, &queue))
         });
         let found = self.held_locks(&link, locks.collect()).await?;
@@ -94,7 +102,7 @@ impl Cluster {
             let queue = queue.unwrap_or_default();
             let Some(first) = queue.first() else { return Ok(Listed::default()) };
             let is_as_before = before.replace(first.create_revision) == before;
-            let Some(of) = keys::parse(&first.key, first.lease).filter(|_| !is_as_before) else {
+            let Some(of) = keys::parse(&first.key).filter(|_| !is_as_before) else {
                 return Err(StoreError::Refused(ServerError::NotALock));
             };
             let found = self.held_locks(&link, vec![lock(name.clone(), &of, &queue)]).await?;
@@ -107,28 +115,25 @@ impl Cluster {
 
     /// Those of the locks that are held, and by which owners.
     async fn held_locks(&self, link: &Link, locks: Vec<Lock>) -> Result<Vec<Found>, StoreError> {
-        let clients: Vec<_> =
-            locks.iter().map(|lock| lock.client).collect::<BTreeSet<_>>().into_iter().collect();
+        let locks = whole(link, locks).await?;
+        let clients: Vec<_> = locks.iter().map(Lock::lease).collect::<BTreeSet<_>>().into_iter().collect();
         let records = records_of(link, &clients).await?;
         let records: BTreeMap<_, _> = clients.into_iter().zip(records).collect();
-        let record = |lock: &Lock| records.get(&lock.client).and_then(Option::as_ref);
-        // What a client of this library has written is a lock. Another program may have written a value, which is something else.
-        let (mut ours, theirs): (Vec<_>, _) = locks.into_iter().partition(|lock| record(lock).is_some());
-        ours.extend(without_value(link, theirs).await?);
-        let left = left(link, ours.iter().map(|lock| lock.place.lease).collect()).await?;
-        let found = ours.into_iter().filter_map(|lock| {
+        let left = left(link, locks.iter().map(|lock| lock.place.lease).collect()).await?;
+        let found = locks.into_iter().filter_map(|lock| {
             let remaining = *left.get(&lock.place.lease)?;
-            Some(self.found(record(&lock), lock, remaining))
+            Some(self.found(records.get(&lock.lease()).and_then(Option::as_ref), lock, remaining))
         });
         Ok(found.collect())
     }
 
     fn found(&self, record: Option<&Record>, lock: Lock, remaining: Duration) -> Found {
-        let Lock { resource, place, client, holders } = lock;
+        let lease = lock.lease();
+        let Lock { resource, place, holders, .. } = lock;
         let of_client = |record: &Record| OwnerId { client: record.id, number: 0 };
         let owner = self.owner_of(&resource, &place).or_else(|| record.map(of_client));
         let info = record.and_then(|record| record.info.clone()).unwrap_or_default();
-        let client = Some(Box::new(ClientInfo { lease: Some(format!("{client:x}")), ..info }));
+        let client = Some(Box::new(ClientInfo { lease: Some(format!("{lease:x}")), ..info }));
         Found { resource, holding: Holding { owner, count: 1, remaining }, holders, client, process: None }
     }
 }
@@ -155,20 +160,20 @@ fn lock(name: Name, of: &keys::Parsed, queue: &[KeyValue]) -> Lock {
     Lock { resource, place: queue[0].clone(), client: of.client, holders }
 }
 
-/// Those of the locks whose key is still there and has no value.
-async fn without_value(link: &Link, locks: Vec<Lock>) -> Result<Vec<Lock>, StoreError> {
-    let mut held = Vec::new();
+/// Those of the locks whose key is still there, has no value and is bound to a lease, with the whole key.
+async fn whole(link: &Link, locks: Vec<Lock>) -> Result<Vec<Lock>, StoreError> {
+    let mut places = Vec::new();
     for some in locks.chunks(AT_ONCE) {
-        let is_lock = |Lock { place, .. }: &Lock| {
-            check(vec![
-                created(&Span::only(place.key.clone()), place.create_revision),
-                has_no_value(&place.key),
-            ])
+        let of_lock = |Lock { place, .. }: &Lock| {
+            let span = Span::only(place.key.clone());
+            read_if(vec![created(&span, place.create_revision), has_no_value(&place.key)], &span)
         };
-        let then = some.iter().map(is_lock).collect();
-        held.extend(transact(link, Transaction { then, ..Transaction::default() }).await?.held_each());
+        let then = some.iter().map(of_lock).collect();
+        let done = transact(link, Transaction { then, ..Transaction::default() }).await?;
+        places.extend(done.found_by_each().map(|place| place.filter(|place| place.lease != 0).cloned()));
     }
-    Ok(locks.into_iter().zip(held).filter_map(|(lock, is_held)| is_held.then_some(lock)).collect())
+    let is_there = |(lock, place): (Lock, Option<KeyValue>)| Some(Lock { place: place?, ..lock });
+    Ok(locks.into_iter().zip(places).filter_map(is_there).collect())
 }
 
 /// How long these leases last, as far as they are there.

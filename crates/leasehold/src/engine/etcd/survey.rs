@@ -38,7 +38,11 @@ impl Cluster {
             let member = status.header.as_ref().map_or(0, |header| header.member);
             statuses.insert(member, status);
         };
-        keep(link.call(calls::STATUS, AskStatus {}).await?);
+        match link.call(calls::STATUS, AskStatus {}).await {
+            Ok(status) => keep(status),
+            Err(StoreError::Refused(_)) => {}
+            Err(error) => return Err(error),
+        }
         let mut addresses: BTreeSet<_> = self.address.members.iter().map(String::as_str).collect();
         addresses.extend(members.iter().flat_map(plain));
         let asked = addresses.iter().map(|address| Box::pin(self.status(address)));
@@ -55,10 +59,10 @@ impl Cluster {
             let condition = match statuses.get(&member.id) {
                 Some(status) => Ok(condition(status)),
                 None if member.name.is_empty() => Err("it was never started".into()),
-                // One that wants TLS is not asked.
+                // One that refuses is there, and one that wants TLS is not asked.
                 None => match plain(member).find_map(|address| failures.get(address)) {
+                    Some(ServerError::Denied(_)) | None => Ok(Condition::default()),
                     Some(error) => Err(error.to_string()),
-                    None => Ok(Condition::default()),
                 },
             };
             let name = if member.name.is_empty() { format!("{:x}", member.id) } else { member.name.clone() };

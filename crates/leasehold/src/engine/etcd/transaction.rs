@@ -22,16 +22,13 @@ pub(super) struct Done {
 impl Done {
     /// The keys that its reads have found, in the order of the reads.
     pub(super) fn found(&self) -> impl Iterator<Item = &[KeyValue]> {
-        self.outcomes.iter().filter_map(|outcome| match &outcome.response {
-            Some(Response::Range(ranged)) => Some(ranged.found.as_slice()),
-            _ => None,
-        })
+        read_by(&self.outcomes)
     }
 
-    /// Whether the conditions of the transactions in it held, in their order.
-    pub(super) fn held_each(&self) -> impl Iterator<Item = bool> {
+    /// The key that each transaction in it has read, if its conditions held, in their order.
+    pub(super) fn found_by_each(&self) -> impl Iterator<Item = Option<&KeyValue>> {
         self.outcomes.iter().filter_map(|outcome| match &outcome.response {
-            Some(Response::Transaction(transacted)) => Some(transacted.held),
+            Some(Response::Transaction(done)) => Some(read_by(&done.outcomes).next().and_then(<[_]>::first)),
             _ => None,
         })
     }
@@ -44,6 +41,13 @@ impl Done {
         };
         self.outcomes.iter().map(deleted).sum()
     }
+}
+
+fn read_by(outcomes: &[Outcome]) -> impl Iterator<Item = &[KeyValue]> {
+    outcomes.iter().filter_map(|outcome| match &outcome.response {
+        Some(Response::Range(ranged)) => Some(ranged.found.as_slice()),
+        _ => None,
+    })
 }
 
 /// Carries a transaction out.
@@ -89,9 +93,10 @@ pub(super) fn read(range: Range) -> Operation {
     operation(Request::Range(range))
 }
 
-/// Whether conditions hold, as a step of another transaction.
-pub(super) fn check(compare: Vec<Compare>) -> Operation {
-    operation(Request::Transaction(Transaction { compare, ..Transaction::default() }))
+/// Reads the only key of a span with its lease, if conditions hold, as a step of another transaction.
+pub(super) fn read_if(compare: Vec<Compare>, span: &Span) -> Operation {
+    let then = vec![read(Range { keys_only: false, ..oldest(span, 1) })];
+    operation(Request::Transaction(Transaction { compare, then, otherwise: Vec::new() }))
 }
 
 /// So many keys of a span, in the order of the keys: the server need not sort them, and looks at no others.
