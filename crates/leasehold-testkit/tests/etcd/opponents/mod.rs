@@ -36,7 +36,7 @@ fn turns() -> u32 {
 
 /// Long enough for a slow machine.
 fn limit() -> Duration {
-    Duration::from_secs(60) + Duration::from_millis(150) * turns()
+    Duration::from_secs(60) + Duration::from_millis(300) * turns()
 }
 
 /// The turns of all sides around one pair of numbers.
