@@ -194,7 +194,8 @@ fn database(members: &[Member], report: &mut Diagnosis) {
     let (limit, which) = quota.map_or((QUOTA, "default quota"), |quota| (quota, "quota"));
     let (is, of) = (mebibytes(*size), mebibytes(limit));
     report.fact("database", format!("{is} of the {which} of {of}"));
-    if *size > limit / 5 * 4 {
+    let is_full = report.findings.iter().any(|finding| finding.code == FULL);
+    if *size > limit / 5 * 4 && !is_full {
         report.find(
             Severity::Warning,
             "quota",
