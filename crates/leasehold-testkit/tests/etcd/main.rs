@@ -4,8 +4,8 @@
 
 mod beside;
 mod deadlines;
-mod disk;
 mod diagnosis;
+mod disk;
 mod faults;
 mod listing;
 mod opponents;
