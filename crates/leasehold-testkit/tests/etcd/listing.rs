@@ -14,11 +14,15 @@ fn write_others(server: &Etcd, keys: usize) {
     let all: Vec<_> = (0..keys).collect();
     // etcd takes up to 128 operations in one transaction.
     for some in all.chunks(100) {
-        let mut txn = server.etcdctl(&["txn"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut call = server.etcdctl(&["txn"]);
+        let mut txn =
+            call.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("etcdctl can be started");
         let value = "x".repeat(1000);
-        let puts: String = some.iter().map(|key| format!("put other/{key:05}/value {value}\n")).collect();
-        txn.stdin.take().unwrap().write_all(format!("\n{puts}\n\n").as_bytes()).unwrap();
-        assert!(txn.wait().unwrap().success());
+        let puts: Vec<_> = some.iter().map(|key| format!("put other/{key:05}/value {value}")).collect();
+        let mut input = txn.stdin.take().expect("its input is a pipe");
+        input.write_all(format!("\n{}\n\n\n", puts.join("\n")).as_bytes()).expect("it reads its input");
+        drop(input);
+        assert!(txn.wait().expect("it ends").success());
     }
 }
 
@@ -46,7 +50,11 @@ async fn own_615_a_listing_takes_bounded_requests_beside_thousands_of_other_keys
     assert!(listing.is_complete);
     assert_eq!(names(&listing.locks), locks.map(|name| (name, LockKind::Lock)));
     let pages = client.stats().requests - sent;
-    assert_eq!(pages, OTHERS.div_ceil(500) as u64 + u64::from(OTHERS % 500 == 0), "of 500 keys each");
+    assert_eq!(
+        pages,
+        OTHERS.div_ceil(500) as u64 + u64::from(OTHERS.is_multiple_of(500)),
+        "of 500 keys each"
+    );
     let of_each = (bytes() - received) / OTHERS;
     assert!(of_each < 100, "{of_each} bytes for each key: their values are not read");
 
