@@ -26,6 +26,12 @@ impl PermitId {
         let client = u128::from(owner.client.first_half()) << 64;
         (0..amount).map(move |n| Self(client | u128::from(owner.number + u64::from(n))))
     }
+
+    /// The number whose digits it has. The ids of a hold follow each other.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn bits(self) -> u128 {
+        self.0
+    }
 }
 
 impl fmt::Display for PermitId {

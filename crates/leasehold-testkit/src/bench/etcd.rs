@@ -25,23 +25,25 @@ impl Etcd {
     }
 }
 
+/// What has keys of its own, which do not begin with a name.
+const KINDS: [&str; 4] = ["semaphore", "latch", "permits", "group"];
+
 impl Backend for Etcd {
     fn url(&self) -> &str {
         &self.urls[self.clients.fetch_add(1, Ordering::Relaxed) % self.urls.len()]
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()> {
-        let _ = self.server.ctl(&["del", "--prefix", &format!("{name}/")]);
+        let own = KINDS.map(|kind| format!("_leasehold/{kind}/{name}"));
+        for name in std::iter::once(name).chain(own.iter().map(String::as_str)) {
+            let _ = self.server.ctl(&["del", "--prefix", &format!("{name}/")]);
+        }
         Box::pin(async {})
     }
 
     fn lacks(&self) -> &'static [&'static str] {
         &[
             "SET NX lock",
-            "group lock",
-            "semaphore",
-            "leased semaphore",
-            "latch",
             "takeover (`steal`)",
             MIN_HOLD,
             LEASES,
@@ -55,7 +57,9 @@ impl Backend for Etcd {
     }
 
     fn left_behind<'a>(&'a self, prefix: &'a str) -> Reply<'a, Option<usize>> {
-        let left = self.server.keys(prefix).len();
+        let own = KINDS.map(|kind| format!("_leasehold/{kind}/{prefix}"));
+        let all = std::iter::once(prefix).chain(own.iter().map(String::as_str));
+        let left = all.map(|prefix| self.server.keys(prefix).len()).sum();
         Box::pin(async move { Some(left) })
     }
 }

@@ -1,14 +1,22 @@
 //! The engine on etcd: its keys, the programs that it shares locks with, and the faults that it survives.
 //!
 //! Every test has a server of its own, so it may stop and inspect it.
+//!
+//! Some tests run a part of themselves in a process of its own, which is this binary once more. Such parts are tests; run
+//! without their parent, they do nothing.
+
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 mod beside;
+mod counters;
 mod deadlines;
 mod diagnosis;
 mod disk;
 mod faults;
+mod group;
 mod listing;
 mod opponents;
+mod permits;
 mod places;
 mod record;
 mod removal;

@@ -1,4 +1,4 @@
-//! The keys of a lock: those of `etcdctl lock` and of Go's packages `concurrency` and `recipes`.
+//! The keys of a lock: those of `etcdctl lock` and of Go's packages `concurrency` and `recipes`. All other keys are this library's own.
 //!
 //! | what | key |
 //! |---|---|
@@ -6,16 +6,28 @@
 //! | the same, where several owners of one client are in the queue, or for a fair lock | `NAME/LEASE/OWNER` |
 //! | a reader, a writer | `NAME/read/OWNER`, `NAME/write/OWNER` |
 //! | a client | `_leasehold/clients/LEASE` |
+//! | the number of free permits of a semaphore | `_leasehold/semaphore/NAME/free` |
+//! | the permits that a guard holds of it, and that are not free | `_leasehold/semaphore/NAME/held/OWNER` |
+//! | the count of a latch | `_leasehold/latch/NAME/count` |
+//! | the number of all permits of a leased semaphore | `_leasehold/permits/NAME/total` |
+//! | so many taken permits of it, whose ids follow each other | `_leasehold/permits/NAME/FIRST-COUNT` |
+//! | so many values of a group | `_leasehold/group/NAME/OWNER/COUNT-VALUE`, the first of them |
+//! | a change of a number that may be sent again | `_leasehold/changes/REQUEST` |
 //!
-//! Each key is bound to the lease of its client, and has no value but for the last one.
+//! The keys of locks, groups and clients are bound to the lease of their client; those of taken permits, too, unless these have a lease
+//! of their own, or none. A semaphore may have a lease of its own. A change is kept for some time after it was made. Numbers and the
+//! permits of a semaphore, which are only counted, have no lease. Keys of locks have no value; [`escaped`] is how `NAME` is written
+//! below `_leasehold/`, and values are in the value of a group's key.
 
-use crate::engine::{Kind, Resource};
+use crate::engine::{HoldKey, Kind, Resource};
 use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
 
 /// What this library writes besides locks.
 const OURS: &str = "_leasehold/";
 const CLIENTS: &str = "_leasehold/clients/";
+const CHANGES: &str = "_leasehold/changes/";
+const GROUPS: &str = "_leasehold/group/";
 
 /// The keys between two bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +70,106 @@ impl Span {
 
 /// All keys of a name.
 pub(super) fn all(resource: &Resource) -> Span {
-    Span::below(format!("{}/", resource.name))
+    Span::below(if is_lock(resource.kind) { format!("{}/", resource.name) } else { own(resource) })
+}
+
+/// Whether the keys of a kind are those of a queue for a lock.
+pub(super) fn is_lock(kind: Kind) -> bool {
+    !matches!(kind, Kind::Semaphore | Kind::Latch | Kind::LeasedSemaphore | Kind::Group)
+}
+
+/// What all keys of a semaphore, a latch or a group begin with, which no key of a lock does.
+fn own(resource: &Resource) -> String {
+    let kind = match resource.kind {
+        Kind::LeasedSemaphore => "permits",
+        kind => kind.label(),
+    };
+    format!("_leasehold/{kind}/{}/", escaped(resource.name.as_str()))
+}
+
+/// A name or a value without slashes and line ends.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace('/', "%2F").replace('\n', "%0A")
+}
+
+/// The key with the number of a semaphore or a latch.
+pub(super) fn number(resource: &Resource) -> Vec<u8> {
+    let number = match resource.kind {
+        Kind::LeasedSemaphore => "total",
+        Kind::Latch => "count",
+        _ => "free",
+    };
+    (own(resource) + number).into_bytes()
+}
+
+/// The keys of the permits that guards hold of a semaphore.
+pub(super) fn all_counted(resource: &Resource) -> Span {
+    Span::below(own(resource) + "held/")
+}
+
+/// The key of the permits that this guard holds.
+pub(super) fn counted(hold_key: &HoldKey) -> Vec<u8> {
+    format!("{}held/{}", own(&hold_key.resource), hold_key.owner).into_bytes()
+}
+
+/// The key of permits of a leased semaphore whose ids follow each other.
+pub(super) fn run(resource: &Resource, first: u128, count: u32) -> Vec<u8> {
+    format!("{}{first:032x}-{count}", own(resource)).into_bytes()
+}
+
+/// The first id and the number of the permits of a key, if it is one of permits.
+pub(super) fn parse_run(resource: &Resource, key: &[u8]) -> Option<(u128, u32)> {
+    let (first, count) = std::str::from_utf8(key).ok()?.strip_prefix(&own(resource))?.split_once('-')?;
+    Some((u128::from_str_radix(first, 16).ok()?, count.parse().ok()?))
+}
+
+/// The keys of permits with these ids, both included, that begin there.
+pub(super) fn runs(resource: &Resource, first: u128, last: u128) -> Span {
+    let at = |id: u128| format!("{}{id:032x}", own(resource)).into_bytes();
+    // The first sign after the one behind an id.
+    let mut end = at(last);
+    end.push(b'-' + 1);
+    Span { key: at(first), end }
+}
+
+/// All values of a group that an owner has.
+pub(super) fn sets(resource: &Resource, owner: OwnerId) -> Span {
+    Span::below(format!("{}{owner}/", own(resource)))
+}
+
+/// The key of values of a group, which are [escaped]. The sets of one owner have no value in common, so the first value tells them
+/// apart; and the count tells a set from what is left of it when others were taken away.
+pub(super) fn set(resource: &Resource, owner: OwnerId, count: usize, first: &str) -> Vec<u8> {
+    format!("{}{owner}/{count}-{first}", own(resource)).into_bytes()
+}
+
+/// The value of the key of a hold: the values of a group, one in each line. That of a lock has none.
+pub(super) fn value(resource: &Resource) -> Vec<u8> {
+    lines(resource.values().iter().map(|value| escaped(value)))
+}
+
+/// Values of a group that are [escaped], one in each line.
+pub(super) fn lines(values: impl IntoIterator<Item = String>) -> Vec<u8> {
+    values.into_iter().collect::<Vec<_>>().join("\n").into_bytes()
+}
+
+/// The keys of all groups whose name is this one, or begins so.
+pub(super) fn groups(prefix: &str, is_whole: bool) -> Span {
+    let prefix = format!("{GROUPS}{}", escaped(prefix));
+    if is_whole { Span::below(prefix + "/") } else { Span::beginning_with(&prefix) }
+}
+
+/// The name and the owner of the key of a group.
+pub(super) fn parse_set(key: &[u8]) -> Option<(Name, OwnerId)> {
+    let (name, rest) = std::str::from_utf8(key).ok()?.strip_prefix(GROUPS)?.split_once('/')?;
+    let name = name.replace("%0A", "\n").replace("%2F", "/").replace("%25", "%");
+    let (owner, _) = rest.split_once('/')?;
+    Some((Name::new("", &name).ok()?, owner.parse::<Owner>().ok()?.full()?))
+}
+
+/// The key that keeps the result of a change.
+pub(super) fn change(request: OwnerId) -> Vec<u8> {
+    format!("{CHANGES}{request}").into_bytes()
 }
 
 /// The keys that keep an owner out if they are older than its own: a reader waits for writers only.
@@ -176,6 +287,40 @@ mod tests {
         assert_eq!(text(owned(&resource(Kind::Lock), 31, owner, 2)), format!("stock/1f/{id}.2"));
         assert_eq!(text(owned(&resource(Kind::Read), 31, owner, 0)), format!("stock/read/{id}"));
         assert_eq!(text(client(31)), "_leasehold/clients/1f");
+    }
+
+    #[test]
+    fn the_keys_of_numbers_permits_and_groups_are_below_a_prefix_of_their_own() {
+        let text = |key: Vec<u8>| String::from_utf8(key).unwrap();
+        let of = |kind| Resource::new(kind, Name::new("", "a/b%").unwrap());
+        let [semaphore, leased, latch] = [Kind::Semaphore, Kind::LeasedSemaphore, Kind::Latch].map(of);
+        assert_eq!(text(number(&semaphore)), "_leasehold/semaphore/a%2Fb%25/free");
+        assert_eq!(text(number(&leased)), "_leasehold/permits/a%2Fb%25/total");
+        assert_eq!(text(number(&latch)), "_leasehold/latch/a%2Fb%25/count");
+        let id = "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:7";
+        let owner = id.parse::<Owner>().unwrap().full().unwrap();
+        let held = HoldKey { resource: semaphore, owner, amount: 2 };
+        assert_eq!(text(counted(&held)), format!("_leasehold/semaphore/a%2Fb%25/held/{id}"));
+        assert_eq!(text(run(&leased, 255, 3)), format!("_leasehold/permits/a%2Fb%25/{:0>32}-3", "ff"));
+        assert_eq!(text(change(owner)), format!("_leasehold/changes/{id}"));
+        let resource = Resource::group(leased.name.clone(), ["d\n", "c/", ""]).unwrap();
+        let key = set(&resource, owner, 3, "");
+        assert_eq!(text(key.clone()), format!("_leasehold/group/a%2Fb%25/{id}/3-"));
+        assert_eq!(text(value(&resource)), "\nc%2F\nd%0A");
+        assert_eq!(parse_set(&key), Some((resource.name, owner)));
+    }
+
+    #[test]
+    fn permits_are_found_by_the_ids_that_they_may_have() {
+        let leased = Resource::new(Kind::LeasedSemaphore, Name::new("", "n").unwrap());
+        let Span { key, end } = runs(&leased, 16, 31);
+        let has = |other: Vec<u8>| key <= other && other < end;
+        assert!(
+            [16, 20, 31].into_iter().all(|first| has(run(&leased, first, 1)) && has(run(&leased, first, 99)))
+        );
+        assert!(!has(run(&leased, 15, 9)) && !has(run(&leased, 32, 1)) && !has(number(&leased)));
+        assert_eq!(parse_run(&leased, &run(&leased, 16, 7)), Some((16, 7)));
+        assert_eq!(parse_run(&leased, &number(&leased)), None);
     }
 
     #[test]

@@ -132,8 +132,26 @@ impl Link {
         Ok((link, Streams { beats, replies, ttl, watches }))
     }
 
-    /// Sends a request, and returns its reply.
+    /// Sends a request, and returns its reply. If there is no such lease, the session is lost.
     pub(super) async fn call<Q, A>(&self, path: &'static str, request: Q) -> Result<A, StoreError>
+    where
+        Q: prost::Message + Clone + 'static,
+        A: prost::Message + Default + 'static,
+    {
+        let reply = self.call_beside(path, request).await?;
+        reply.ok_or_else(|| {
+            self.client.session.lose(Loss::Gone);
+            self.hurry.notify_one();
+            StoreError::Refused(ServerError::Unavailable("the lease of this client is gone".into()))
+        })
+    }
+
+    /// The same for a request that names another lease than that of the session: `None` if one of them is gone.
+    pub(super) async fn call_beside<Q, A>(
+        &self,
+        path: &'static str,
+        request: Q,
+    ) -> Result<Option<A>, StoreError>
     where
         Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
@@ -150,21 +168,18 @@ impl Link {
                 Err(Failure::Other(StoreError::Unknown(reason)))
             }
         };
-        reply.map_err(|failure| match failure {
-            Failure::NoLease => {
-                self.client.session.lose(Loss::Gone);
-                self.hurry.notify_one();
-                StoreError::Refused(ServerError::Unavailable("the lease of this client is gone".into()))
-            }
-            Failure::NoToken(error) => StoreError::Refused(error),
-            Failure::Other(error) => {
+        match reply {
+            Ok(reply) => Ok(Some(reply)),
+            Err(Failure::NoLease) => Ok(None),
+            Err(Failure::NoToken(error)) => Err(StoreError::Refused(error)),
+            Err(Failure::Other(error)) => {
                 if let StoreError::Unknown(reason) | StoreError::NotSent(reason) = &error {
                     self.fault.lock().get_or_insert_with(|| reason.clone());
                     self.hurry.notify_one();
                 }
-                error
+                Err(error)
             }
-        })
+        }
     }
 
     /// Sends a heartbeat at once: the session may be lost.

@@ -53,7 +53,12 @@ impl Cluster {
     pub(super) async fn list(&self, step: &ListStep) -> Result<Listed, StoreError> {
         match step {
             ListStep::Page(pattern, cursor) => self.page(pattern, cursor).await,
-            ListStep::Key(name, _) | ListStep::Name(name) => self.named(name).await,
+            ListStep::Key(name, _) | ListStep::Name(name) => {
+                let mut listed = self.named(name).await?;
+                let span = keys::all(&Resource::new(Kind::Group, name.clone()));
+                listed.found.extend(self.groups(span, |of| of == name).await?);
+                Ok(listed)
+            }
         }
     }
 
@@ -84,12 +89,17 @@ impl Cluster {
             let of = keys::parse(&queue.first()?.key)?;
             (of.name == name && is_here(&queue[0].key)).then(|| lock(name, &of, &queue))
         });
-        let found = self.held_locks(&link, locks.collect()).await?;
+        let mut found = self.held_locks(&link, locks.collect()).await?;
         let is_full = i64::try_from(page.len()).is_ok_and(|length| length >= PAGE);
         let next = page
             .last()
             .filter(|_| is_full)
             .map(|last| Cursor { after: Some(last.key.as_slice().into()), ..cursor.clone() });
+        if next.is_none() {
+            // All at once, as each acquire reads them.
+            let span = keys::groups(&prefix, is_whole);
+            found.extend(self.groups(span, |name| pattern.matched(name).is_some()).await?);
+        }
         Ok(Listed { found, next, ..Listed::default() })
     }
 

@@ -18,7 +18,7 @@ use crate::owner::OwnerId;
 /// The parameters of [`Store::take`](crate::engine::remote::store::Store::take) that count here.
 pub(super) struct Entry {
     pub(super) hold_key: HoldKey,
-    held: u32,
+    pub(super) held: u32,
     pub(super) fenced: bool,
     queue: Option<Queueing>,
     /// Whether a place in the queue is kept if the lock is busy.
@@ -136,10 +136,10 @@ impl Cluster {
     }
 
     /// Mints a token for an owner that holds the lock: its key is written again, and keeps its place.
-    async fn mint(&self, link: &Link, hold_key: &HoldKey) -> Result<Taken, StoreError> {
+    pub(super) async fn mint(&self, link: &Link, hold_key: &HoldKey) -> Result<Taken, StoreError> {
         let Some((key, revision)) = self.holding(link, hold_key) else { return Ok(Taken::CountDiffers) };
         let compare = vec![created(&Span::only(key.clone()), revision)];
-        let then = vec![put(&key, Vec::new(), link.client.lease)];
+        let then = vec![put(&key, keys::value(&hold_key.resource), link.client.lease)];
         let done = transact(link, Transaction { compare, then, otherwise: Vec::new() }).await?;
         if !done.held {
             return Ok(Taken::CountDiffers);
@@ -175,6 +175,11 @@ impl Cluster {
         let before = place.watch.take();
         drop(places);
         before.inspect(|id| self.watches.end(&link.watches, *id));
+        self.watch_later(hold_key, created);
+    }
+
+    /// Watches the key of a hold, unless that is over soon.
+    pub(super) fn watch_later(self: &Arc<Self>, hold_key: &HoldKey, created: i64) {
         let (cluster, hold_key) = (Arc::downgrade(self), hold_key.clone());
         self.spawn(async move {
             env::sleep_for(YOUNG).await;
@@ -359,7 +364,7 @@ impl Cluster {
     }
 
     /// The owner of a key that is about to be freed, if it is one of this client.
-    fn force_own(&self, key: &[u8], is_forced: bool) -> Option<HoldKey> {
+    pub(super) fn force_own(&self, key: &[u8], is_forced: bool) -> Option<HoldKey> {
         let mut places = self.places.lock();
         let own = places.owner(key).cloned()?;
         if let Some(place) = places.get(&own) {

@@ -16,6 +16,8 @@ pub(super) struct KeyValue {
     pub(super) key: Vec<u8>,
     #[prost(int64, tag = "2")]
     pub(super) create_revision: i64,
+    #[prost(int64, tag = "3")]
+    pub(super) mod_revision: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub(super) value: Vec<u8>,
     #[prost(int64, tag = "6")]
@@ -82,6 +84,9 @@ pub(super) struct Written {}
 pub(super) struct Delete {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) key: Vec<u8>,
+    /// As in [`Range`].
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) end: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -131,6 +136,7 @@ pub(super) struct Outcome {
 #[repr(i32)]
 pub(super) enum Relation {
     Equal = 0,
+    Less = 2,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
@@ -138,6 +144,7 @@ pub(super) enum Relation {
 pub(super) enum Compared {
     Version = 0,
     Created = 1,
+    Written = 2,
     Value = 3,
 }
 
@@ -145,6 +152,8 @@ pub(super) enum Compared {
 pub(super) enum Against {
     #[prost(int64, tag = "5")]
     Created(i64),
+    #[prost(int64, tag = "6")]
+    Written(i64),
     #[prost(bytes, tag = "7")]
     Value(Vec<u8>),
 }
@@ -158,7 +167,7 @@ pub(super) struct Compare {
     pub(super) compared: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub(super) key: Vec<u8>,
-    #[prost(oneof = "Against", tags = "5, 7")]
+    #[prost(oneof = "Against", tags = "5, 6, 7")]
     pub(super) against: Option<Against>,
     #[prost(bytes = "vec", tag = "64")]
     pub(super) end: Vec<u8>,
@@ -274,6 +283,8 @@ pub(super) struct Event {
     /// Zero if a key was written, one if it was deleted.
     #[prost(int32, tag = "1")]
     pub(super) kind: i32,
+    #[prost(message, optional, tag = "2")]
+    pub(super) now: Option<KeyValue>,
 }
 
 #[derive(Clone, PartialEq, Message)]

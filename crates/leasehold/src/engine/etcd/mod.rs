@@ -6,17 +6,27 @@
 
 mod address;
 mod calls;
+mod changes;
 mod connection;
+mod counted;
 mod decide;
+mod group;
+mod held;
 mod keys;
+mod leased;
 mod link;
 mod listing;
 mod locks;
 mod messages;
+mod numbers;
 mod order;
+mod permits;
 mod places;
+mod state;
 mod survey;
+mod timed;
 mod together;
+mod topics;
 mod transaction;
 mod view;
 mod watches;
@@ -28,21 +38,24 @@ use std::time::Duration;
 use tokio::sync::watch::Sender;
 
 use self::address::Address;
+use self::changes::Memory;
 use self::connection::Account;
 use self::link::{ClientSession, Fall, Limits, Link, Streams};
 use self::locks::Entry;
 use self::messages::{Range, Ranged, WatchReply};
 use self::order::Order;
 use self::places::{Places, State};
+use self::timed::Timers;
+use self::topics::Topics;
 use self::watches::{Watched, Watches};
 use super::remote::Remote;
 use super::remote::store::{
     By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Traits,
-    Wake, Watch, report,
+    Verdict, Wake, Watch, report,
 };
 use super::schemes::{Options, Scheme};
 use super::{
-    Engine, Feature, HoldKey, Kind, ListStep, Listed, Profile, Query, QueryResult, Resource, Survey,
+    Change, Engine, Feature, HoldKey, Kind, ListStep, Listed, Profile, Query, QueryResult, Resource, Survey,
 };
 use crate::env::{self, Tasks, jittered};
 use crate::error::ServerError;
@@ -76,10 +89,6 @@ static PROFILE: Profile = Profile {
     real_time: true,
     lacks: &[
         Feature::Kind(Kind::SetNx),
-        Feature::Kind(Kind::Group),
-        Feature::Kind(Kind::Semaphore),
-        Feature::Kind(Kind::LeasedSemaphore),
-        Feature::Kind(Kind::Latch),
         Feature::MinHold,
         Feature::Steal,
         Feature::Upgrade,
@@ -123,7 +132,13 @@ struct Cluster {
     link: Mutex<Option<Arc<Link>>>,
     places: Mutex<Places>,
     watches: Watches,
+    topics: Topics,
+    timers: Timers,
+    /// Where the results of changes are kept, once there were any.
+    memory: Mutex<Option<Memory>>,
     order: Order,
+    /// Attempts at permits and at values of groups.
+    attempts: Order,
     /// Whether the client is closed.
     closed: Sender<bool>,
 }
@@ -144,7 +159,11 @@ impl Cluster {
             link: Mutex::default(),
             places: Mutex::default(),
             watches: Watches::default(),
+            topics: Topics::default(),
+            timers: Timers::default(),
+            memory: Mutex::default(),
             order: Order::default(),
+            attempts: Order::default(),
             closed: Sender::new(false),
         }
     }
@@ -180,6 +199,7 @@ impl Cluster {
             let fall = link.serve(streams, |reply| self.watched(&link, &reply)).await;
             *self.link.lock() = None;
             self.watches.clear();
+            self.topics_are_not_watched();
             match fall {
                 Fall::Session => {
                     streams = self.connect(&mut member, &mut client, None).await;
@@ -252,7 +272,9 @@ impl Cluster {
                         *self.places.lock() = Places::default();
                     }
                     *client = Some(link.client.clone());
-                    *self.link.lock() = Some(Arc::new(link));
+                    let link = Arc::new(link);
+                    *self.link.lock() = Some(Arc::clone(&link));
+                    self.watch_topics_again(&link);
                     return Ok(streams);
                 }
                 Err(error) => last = error,
@@ -273,6 +295,9 @@ impl Cluster {
 
     /// The stream of watches says something.
     fn watched(self: &Arc<Self>, link: &Arc<Link>, reply: &WatchReply) {
+        if self.watched_topic(reply) {
+            return;
+        }
         if reply.canceled || !reply.events.is_empty() {
             self.changed(link, reply.id);
         } else if reply.created
@@ -343,16 +368,28 @@ impl Store for EtcdStore {
         &TRAITS
     }
 
-    fn wake(&self, _kind: Kind) -> Wake {
-        Wake::Message
+    fn wake(&self, kind: Kind) -> Wake {
+        if keys::is_lock(kind) { Wake::Message } else { Wake::Poll(LOOK_AGAIN) }
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
-        let (cluster, entry) = (Arc::clone(&self.0), Entry::new(take));
-        let before = cluster.order.before(&take.hold_key.resource.name);
+        let (cluster, entry, lease) = (Arc::clone(&self.0), Entry::new(take), take.lease);
+        let name = &take.hold_key.resource.name;
+        let before = cluster.order.before(name);
+        let attempt = (!keys::is_lock(take.hold_key.resource.kind)).then(|| cluster.attempts.begin(name));
+        // If the caller is gone, the release is requested before the attempt is over.
+        let done = move |taken| {
+            done.done(taken);
+            drop(attempt);
+        };
         self.request(done, async move {
             before.over().await;
-            cluster.take(&entry).await
+            match entry.hold_key.resource.kind {
+                Kind::Semaphore => cluster.take_counted(&entry.hold_key).await,
+                Kind::LeasedSemaphore => cluster.take_permits(&entry.hold_key, lease).await,
+                Kind::Group => cluster.take_set(&entry).await,
+                _ => cluster.take(&entry).await,
+            }
         });
     }
 
@@ -371,9 +408,12 @@ impl Store for EtcdStore {
 
     fn give(&self, key: &HoldKey, _from: u32, _length: Duration, done: impl Done<Given>) {
         let (cluster, key) = (Arc::clone(&self.0), key.clone());
-        let deletion = cluster.order.delete(&key.resource.name);
+        let deletion = cluster.order.begin(&key.resource.name);
         self.request(done, async move {
-            let given = cluster.give(&key).await;
+            let given = match key.resource.kind {
+                kind if keys::is_lock(kind) => cluster.give(&key).await,
+                _ => cluster.give_other(&key).await,
+            };
             drop(deletion);
             given
         });
@@ -381,11 +421,31 @@ impl Store for EtcdStore {
 
     fn lower(&self, key: &HoldKey, to: u32, done: impl Done<Given>) {
         let (cluster, key) = (Arc::clone(&self.0), key.clone());
-        let deletion = cluster.order.delete(&key.resource.name);
+        let deletion = cluster.order.begin(&key.resource.name);
         self.request(done, async move {
-            let given = cluster.lower(&key, to).await;
+            let given = match key.resource.kind {
+                kind if keys::is_lock(kind) => cluster.lower(&key, to).await,
+                _ if to > 0 => Ok(Given { left: Some(to), subscribers: Some(0) }),
+                _ => cluster.give_other(&key).await,
+            };
             drop(deletion);
             given
+        });
+    }
+
+    /// Only counted permits, and those with a fixed lease, have no session.
+    fn renew(&self, _kind: Kind, holds: &[(&HoldKey, Duration)], done: impl Done<Vec<Verdict>>) {
+        let cluster = Arc::clone(&self.0);
+        let holds: Vec<_> = holds.iter().map(|(key, length)| ((*key).clone(), *length)).collect();
+        self.request(done, async move {
+            let mut verdicts = Vec::with_capacity(holds.len());
+            for (key, length) in &holds {
+                verdicts.push(match key.resource.kind {
+                    Kind::Semaphore => cluster.has_counted(key).await?,
+                    _ => cluster.renew_permits(key, *length).await?,
+                });
+            }
+            Ok(verdicts)
         });
     }
 
@@ -396,7 +456,10 @@ impl Store for EtcdStore {
 
     fn force(&self, resource: &Resource, done: impl Done<Forced>) {
         let (cluster, resource) = (Arc::clone(&self.0), resource.clone());
-        self.request(done, async move { cluster.force(&resource).await });
+        self.request(done, async move {
+            let is_group = resource.kind == Kind::Group;
+            if is_group { cluster.force_set(&resource).await } else { cluster.force(&resource).await }
+        });
     }
 
     fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>) {
@@ -405,11 +468,15 @@ impl Store for EtcdStore {
             Query::Holder(resource, owner) => {
                 let resource = resource.clone();
                 self.request(done, async move {
-                    let holding = cluster.holder(&resource, owner).await?;
+                    let holding = if resource.kind == Kind::Group {
+                        cluster.holder_of_set(&resource, owner).await?
+                    } else {
+                        cluster.holder(&resource, owner).await?
+                    };
                     Ok(QueryResult { holding, ..QueryResult::default() })
                 });
             }
-            Query::Queue(resource) | Query::Waiters(resource) => {
+            Query::Queue(resource) | Query::Waiters(resource) if keys::is_lock(resource.kind) => {
                 let resource = resource.clone();
                 self.request(done, async move { cluster.waiting(&resource).await });
             }
@@ -417,7 +484,10 @@ impl Store for EtcdStore {
                 let resource = resource.clone();
                 self.request(done, async move { cluster.client(&resource, client).await });
             }
-            Query::Token(_) | Query::Uptime => self.request(done, async { Ok(QueryResult::default()) }),
+            // Nobody waits for a number, for permits or for values on the server.
+            Query::Queue(_) | Query::Waiters(_) | Query::Token(_) | Query::Uptime => {
+                self.request(done, async { Ok(QueryResult::default()) });
+            }
         }
     }
 
@@ -426,12 +496,52 @@ impl Store for EtcdStore {
         self.request(done, async move { cluster.list(&step).await });
     }
 
-    /// A waiter watches the key before its own, as soon as it has one.
-    fn watch(&self, _topic: &Topic) -> Watch {
-        Watch::Active
+    fn change(&self, resource: &Resource, change: &Change, done: impl Done<i64>) {
+        let (cluster, resource, change) = (Arc::clone(&self.0), resource.clone(), change.clone());
+        let before = [cluster.attempts.before(&resource.name), cluster.order.before(&resource.name)];
+        self.request(done, async move {
+            for earlier in before {
+                earlier.over().await;
+            }
+            // Of an attempt whose caller is gone.
+            cluster.order.before(&resource.name).over().await;
+            cluster.change(&resource, &change).await
+        });
+    }
+
+    fn forget_change(&self, _resource: &Resource, change: &Change, done: impl Done<()>) {
+        let (cluster, change) = (Arc::clone(&self.0), change.clone());
+        self.request(done, async move { cluster.forget_change(&change).await });
+    }
+
+    fn detach(&self, key: &HoldKey, done: impl Done<()>) {
+        let (cluster, key) = (Arc::clone(&self.0), key.clone());
+        self.request(done, async move {
+            match key.resource.kind {
+                Kind::Semaphore => cluster.forget_counted(&key).await,
+                Kind::LeasedSemaphore => loop {
+                    match cluster.detach_permits(&key).await {
+                        // They would last as long as the client.
+                        Err(StoreError::NotSent(_) | StoreError::Unknown(_)) => {
+                            env::sleep_for(LONGEST_PAUSE).await;
+                        }
+                        detached => break detached,
+                    }
+                },
+                _ => Ok(()),
+            }
+        });
+    }
+
+    /// A waiter for a lock watches the key before its own, as soon as it has one.
+    fn watch(&self, (resource, _): &Topic) -> Watch {
+        if keys::is_lock(resource.kind) { Watch::Active } else { self.0.watch_topic(resource) }
     }
 
     fn unwatch(&self, (resource, _): &Topic) {
+        if !keys::is_lock(resource.kind) {
+            return self.0.unwatch_topic(resource);
+        }
         if let Some(link) = &*self.0.link.lock() {
             self.0.watches.end_of_name(&link.watches, resource);
         }

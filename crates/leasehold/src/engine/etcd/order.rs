@@ -1,4 +1,5 @@
-//! Deletions before attempts: a lock that this client has released is free for its next attempt, whichever owner makes it.
+//! Requests before attempts: a lock that this client has released is free for its next attempt, whichever owner makes it. And attempts
+//! at permits before the number of free ones is read or changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,51 +9,51 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use crate::mutex::Mutex;
 use crate::name::Name;
 
-/// The deletions that are not over, by name.
+/// The deletions or attempts that are not over, by name.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    deletions: Arc<Deletions>,
+    requests: Arc<Requests>,
 }
 
-type Deletions = Mutex<HashMap<Name, Vec<Receiver<()>>>>;
+type Requests = Mutex<HashMap<Name, Vec<Receiver<()>>>>;
 
-/// A deletion, which is over when this is dropped.
+/// A deletion or an attempt, which is over when this is dropped.
 #[derive(Debug)]
-pub(super) struct Deletion {
-    deletions: Arc<Deletions>,
+pub(super) struct Request {
+    requests: Arc<Requests>,
     name: Name,
     /// Dropping it is the message; none once it is dropped.
     over: Option<Sender<()>>,
 }
 
-impl Drop for Deletion {
+impl Drop for Request {
     fn drop(&mut self) {
         drop(self.over.take());
-        let mut deletions = self.deletions.lock();
-        if let Some(of_name) = deletions.get_mut(&self.name) {
+        let mut requests = self.requests.lock();
+        if let Some(of_name) = requests.get_mut(&self.name) {
             of_name.retain(|one| one.has_changed().is_ok());
             if of_name.is_empty() {
-                deletions.remove(&self.name);
+                requests.remove(&self.name);
             }
         }
     }
 }
 
-/// The deletions before an attempt.
+/// The requests before another one.
 #[derive(Debug, Default)]
 pub(super) struct Before(Vec<Receiver<()>>);
 
 impl Order {
-    /// A deletion begins.
-    pub(super) fn delete(&self, name: &Name) -> Deletion {
+    /// A deletion begins, or an attempt.
+    pub(super) fn begin(&self, name: &Name) -> Request {
         let (over, is_over) = channel(());
-        self.deletions.lock().entry(name.clone()).or_default().push(is_over);
-        Deletion { deletions: Arc::clone(&self.deletions), name: name.clone(), over: Some(over) }
+        self.requests.lock().entry(name.clone()).or_default().push(is_over);
+        Request { requests: Arc::clone(&self.requests), name: name.clone(), over: Some(over) }
     }
 
-    /// An attempt begins: these have to be over before it is sent.
+    /// Another request begins: these have to be over before it is sent.
     pub(super) fn before(&self, name: &Name) -> Before {
-        Before(self.deletions.lock().get(name).cloned().unwrap_or_default())
+        Before(self.requests.lock().get(name).cloned().unwrap_or_default())
     }
 }
 
@@ -72,9 +73,9 @@ mod tests {
     #[tokio::test]
     async fn an_attempt_waits_for_the_deletions_before_it_and_for_no_others() {
         let (order, name) = (Order::default(), Name::new("", "n").unwrap());
-        let first = order.delete(&name);
+        let first = order.begin(&name);
         let before = order.before(&name);
-        let second = order.delete(&name);
+        let second = order.begin(&name);
         let waiting = tokio::spawn(before.over());
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
@@ -82,6 +83,6 @@ mod tests {
         waiting.await.unwrap();
         order.before(&Name::new("", "other").unwrap()).over().await;
         drop(second);
-        assert!(order.deletions.lock().is_empty(), "what is over is not kept");
+        assert!(order.requests.lock().is_empty(), "what is over is not kept");
     }
 }

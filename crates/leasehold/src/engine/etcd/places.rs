@@ -73,6 +73,14 @@ impl Places {
         self.all.get_mut(&of).expect("it was entered just now")
     }
 
+    /// The place of an owner that has this key, and holds something by it.
+    pub(super) fn hold(&mut self, hold_key: &HoldKey, lease: i64, key: Vec<u8>, created: i64) {
+        self.remove(hold_key);
+        let (of, state) = (hold_key.of_hold(), State::Held);
+        self.owners.insert(key.clone(), of.clone());
+        self.all.insert(of, Place { key, lease, created, state, watch: None, turn: None, is_forced: false });
+    }
+
     fn new_key(&mut self, hold_key: &HoldKey, lease: i64) -> Vec<u8> {
         let resource = &hold_key.resource;
         if matches!(resource.kind, Kind::Lock | Kind::Spin) {

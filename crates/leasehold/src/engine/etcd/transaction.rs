@@ -81,12 +81,38 @@ pub(super) fn has_no_value(key: &[u8]) -> Compare {
     }
 }
 
+/// No key of a span was written after this revision. Keys may have been deleted.
+pub(super) fn not_written_since(span: &Span, revision: i64) -> Compare {
+    Compare {
+        relation: Relation::Less.into(),
+        compared: Compared::Written.into(),
+        key: span.key.clone(),
+        against: Some(Against::Written(revision + 1)),
+        end: span.end.clone(),
+    }
+}
+
+/// A key was last written at this revision.
+pub(super) fn written(key: &[u8], revision: i64) -> Compare {
+    Compare {
+        relation: Relation::Equal.into(),
+        compared: Compared::Written.into(),
+        key: key.to_vec(),
+        against: Some(Against::Written(revision)),
+        end: Vec::new(),
+    }
+}
+
 pub(super) fn put(key: &[u8], value: Vec<u8>, lease: i64) -> Operation {
     operation(Request::Put(Put { key: key.to_vec(), value, lease }))
 }
 
 pub(super) fn delete(key: &[u8]) -> Operation {
-    operation(Request::Delete(Delete { key: key.to_vec() }))
+    delete_all(&Span::only(key.to_vec()))
+}
+
+pub(super) fn delete_all(span: &Span) -> Operation {
+    operation(Request::Delete(Delete { key: span.key.clone(), end: span.end.clone() }))
 }
 
 pub(super) fn read(range: Range) -> Operation {
@@ -115,6 +141,11 @@ pub(super) fn oldest(span: &Span, limit: i64) -> Range {
         keys_only: true,
         created_until: 0,
     }
+}
+
+/// All keys of a span with their values.
+pub(super) fn values(span: &Span) -> Range {
+    Range { keys_only: false, order: Order::None.into(), sort_by: SortBy::Key.into(), ..oldest(span, 0) }
 }
 
 /// The keys of a span that were created no later than this revision, the newest first.

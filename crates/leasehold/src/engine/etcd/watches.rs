@@ -51,20 +51,14 @@ impl Watches {
         let mut state = self.state.lock();
         let Span { key, end } = watched.span.clone();
         state.watched.insert(id, watched);
-        // The stream may have ended: then all watches begin anew.
-        let _ = stream.send(step(WatchStep::Begin(BeginWatch {
-            key,
-            end,
-            filters: vec![Filter::NoPut.into()],
-            id,
-        })));
+        begin(stream, BeginWatch { key, end, filters: vec![Filter::NoPut.into()], id });
         id
     }
 
     /// Ends a watch.
     pub(super) fn end(&self, stream: &UnboundedSender<WatchRequest>, id: i64) {
         if self.state.lock().watched.remove(&id).is_some() {
-            let _ = stream.send(step(WatchStep::End(EndWatch { id })));
+            end(stream, id);
         }
     }
 
@@ -114,6 +108,12 @@ impl Watches {
     }
 }
 
-fn step(step: WatchStep) -> WatchRequest {
-    WatchRequest { step: Some(step) }
+/// Requests a watch. If the stream has ended, all watches begin anew on the next one.
+pub(super) fn begin(stream: &UnboundedSender<WatchRequest>, watch: BeginWatch) {
+    let _ = stream.send(WatchRequest { step: Some(WatchStep::Begin(watch)) });
+}
+
+/// Ends a watch on this stream.
+pub(super) fn end(stream: &UnboundedSender<WatchRequest>, id: i64) {
+    let _ = stream.send(WatchRequest { step: Some(WatchStep::End(EndWatch { id })) });
 }
