@@ -7,7 +7,8 @@ use crate::{
     tools, watch,
 };
 
-const TOOLS: &[Tool] = &[tools::ETCD, tools::ETCDCTL, tools::GO, tools::GO_1_23, tools::ETCD_3_5];
+const TOOLS: &[Tool] =
+    &[tools::ETCD, tools::ETCDCTL, tools::STRACE, tools::GO, tools::GO_1_23, tools::ETCD_3_5];
 
 /// A server, the beginning of its version, how it is built, and the program.
 struct Server {

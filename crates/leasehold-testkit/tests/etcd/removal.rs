@@ -74,20 +74,21 @@ async fn is_refused(remove: impl FnOnce(&Etcd, &str)) {
     let server = Etcd::start();
     let (one, other) = (client(&server).await, client(&server).await);
     let (record, mut store) = (Record::default(), Store::default());
-    let first = one.lock("n").acquire().fenced().await.unwrap();
-    let hold = record.granted("first", &first).unwrap();
+    let first = one.lock("n").acquire().fenced().await.expect("it is free");
+    let hold = record.granted("first", &first).expect("it is held");
     assert!(store.write(first.token(), "first"));
-    let [key] = server.keys("n/").try_into().unwrap();
+    let [key] = server.keys("n/").try_into().expect("there is one");
     let waiter = tokio::spawn({
         let lock = other.lock("n");
         async move { lock.acquire().fenced().await }
     });
     until("the waiter is in the queue", || server.keys("n/").len() == 2).await;
-    record.trusted(hold, deadline(&first).unwrap());
+    record.trusted(hold, deadline(&first).expect("it is held"));
     let took = is_told(&first, || remove(&server, &key)).await;
     assert!(took < SOON, "{took:?}");
-    let next = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap();
-    record.granted("next", &next).unwrap();
+    let next =
+        timeout(PATIENCE, waiter).await.expect("its turn comes").expect("no panic").expect("it is granted");
+    record.granted("next", &next).expect("it is held");
     assert_eq!(record.violations().len(), 1, "this is the hole");
     assert!(store.write(next.token(), "next"));
     assert!(!store.write(first.token(), "first, late"), "the token closes it");

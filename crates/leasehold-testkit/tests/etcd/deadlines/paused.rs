@@ -65,7 +65,7 @@ async fn part_that_raises_a_number_in_a_file() {
 }
 
 /// What a part has told that a test waits for.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Told {
     Working,
     Wrote(u64),
@@ -81,7 +81,7 @@ struct Part {
 
 impl Part {
     fn start(server: &Etcd, file: &Path, owner: &'static str, record: &Arc<Record>) -> Self {
-        let mut child = Command::new(env::current_exe().unwrap())
+        let mut child = Command::new(env::current_exe().expect("this process knows its program"))
             .args(["deadlines::paused::part_that_raises_a_number_in_a_file", "--exact", "--nocapture"])
             .env(SERVER, server.url())
             .env(FILE, file)
