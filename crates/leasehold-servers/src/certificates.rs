@@ -75,10 +75,22 @@ impl Certificates {
         self.ca.issue("server", &HERE, |_| {})
     }
 
-    /// For clients.
+    /// For a server of this name alone.
+    #[must_use]
+    pub fn only_for(&self, host: &str) -> Identity {
+        self.ca.issue("only", &[host], |_| {})
+    }
+
+    /// For clients; the name in it is `client`.
     #[must_use]
     pub fn client(&self) -> Identity {
-        self.ca.issue("client", &[], |params| {
+        self.client_named("client")
+    }
+
+    /// The same with this name, for a server that takes the name for a user.
+    #[must_use]
+    pub fn client_named(&self, name: &str) -> Identity {
+        self.ca.issue(name, &[], |params| {
             params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         })
     }
@@ -86,7 +98,7 @@ impl Certificates {
     /// For a server of another name, `redis.example`.
     #[must_use]
     pub fn elsewhere(&self) -> Identity {
-        self.ca.issue("elsewhere", &["redis.example"], |_| {})
+        self.only_for("redis.example")
     }
 
     /// For servers and without any name.

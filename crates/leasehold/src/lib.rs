@@ -83,7 +83,7 @@ mod session;
 mod stats;
 mod status;
 mod term;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "etcd", feature = "redis"))]
 mod tls;
 mod url;
 mod waiters;

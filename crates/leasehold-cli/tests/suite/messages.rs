@@ -278,6 +278,7 @@ fn urls(page: &mut Page) {
         "redis+sentinel://host/main/x",
         "redis+sentinel://host/main?sentinel_tls=yes",
         "redis+cluster://host",
+        "etcd://host?ca=/etc/ca.pem",
         "localhost:7481",
         "localhost",
         "http://host",

@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use super::{LOOK_EVERY, LOOKS, directory::Directory, process::Process};
-use crate::port;
+use super::{LOOK_EVERY, LOOKS, TlsFiles, directory::Directory, process::Process};
+use crate::{certificates::Identity, port};
 
 /// A member of a cluster, on ports of its own on the loopback interface, with its data in a directory of its own, in memory if the
 /// machine has one there.
@@ -34,9 +34,20 @@ pub struct Etcd {
     cluster: String,
     /// Lines of its configuration that replace others.
     settings: String,
+    tls: Option<Tls>,
     directory: Directory,
     /// The members that are only there because the cluster has several.
     others: Vec<Self>,
+}
+
+/// How the server is reached by TLS.
+#[derive(Clone, Debug)]
+struct Tls {
+    files: TlsFiles,
+    /// What `etcdctl` identifies itself with. Without it the server wants no certificate of its clients.
+    client: Option<Identity>,
+    /// A port without TLS that tells nothing but the health.
+    health: u16,
 }
 
 impl Etcd {
@@ -68,7 +79,7 @@ impl Etcd {
     /// As for [`start`](Self::start).
     #[must_use]
     pub fn start_with(settings: &str) -> Self {
-        let [server] = Self::cluster_with(settings, |peers| peers);
+        let [server] = Self::cluster_with(settings, None, |peers| peers);
         server
     }
 
@@ -79,7 +90,20 @@ impl Etcd {
     /// As for [`start`](Self::start).
     #[must_use]
     pub fn cluster<const MEMBERS: usize>() -> [Self; MEMBERS] {
-        Self::cluster_with("", |peers| peers)
+        Self::cluster_with("", None, |peers| peers)
+    }
+
+    /// Starts a cluster of one member that only TLS reaches, and waits until it is healthy. If there is a certificate for
+    /// `etcdctl`, it wants certificates of all clients, and takes the name in each for a user.
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start).
+    #[must_use]
+    pub fn secured(files: &TlsFiles, client: Option<&Identity>) -> Self {
+        let tls = Tls { files: files.clone(), client: client.cloned(), health: 0 };
+        let [server] = Self::cluster_with("", Some(&tls), |peers| peers);
+        server
     }
 
     /// The same with something between the members: `reached_by` is told the port on which a member listens for the others, and
@@ -90,11 +114,12 @@ impl Etcd {
     /// As for [`start`](Self::start).
     #[must_use]
     pub fn cluster_by<const MEMBERS: usize>(reached_by: impl FnMut(u16) -> u16) -> [Self; MEMBERS] {
-        Self::cluster_with("", reached_by)
+        Self::cluster_with("", None, reached_by)
     }
 
     fn cluster_with<const MEMBERS: usize>(
         settings: &str,
+        tls: Option<&Tls>,
         mut reached_by: impl FnMut(u16) -> u16,
     ) -> [Self; MEMBERS] {
         // Another process may take a port before a server does; then other ports are tried.
@@ -109,6 +134,7 @@ impl Etcd {
                 reached_by: reached_by(peers),
                 cluster: String::new(),
                 settings: settings.to_owned(),
+                tls: tls.map(|tls| Tls { health: port::free(), ..tls.clone() }),
                 directory: Directory::in_memory(),
                 others: Vec::new(),
             });
@@ -156,11 +182,26 @@ impl Etcd {
         let Self { port, peers, reached_by, cluster, settings, directory, .. } = self;
         let directory = directory.path().display();
         let [client, peer, reached] = [port, peers, reached_by].map(|port| format!("http://{HOST}:{port}"));
+        let (client, tls) = match &self.tls {
+            None => (client, String::new()),
+            Some(Tls { files: TlsFiles { cert, key, ca }, client: identity, health }) => {
+                let (cert, key, ca) = (cert.display(), key.display(), ca.display());
+                // With this file it wants certificates of its clients, whatever `client-cert-auth` says.
+                let clients =
+                    identity.as_ref().map(|_| format!("  client-cert-auth: true\n  trusted-ca-file: {ca}\n"));
+                let tls = format!(
+                    "listen-metrics-urls: http://{HOST}:{health}\nclient-transport-security:\n  cert-file: {cert}\n  \
+                     key-file: {key}\n{}",
+                    clients.unwrap_or_default()
+                );
+                (client.replace("http", "https"), tls)
+            }
+        };
         let usual = format!(
             "name: m{peers}\ndata-dir: {directory}/data\nlisten-client-urls: {client}\n\
              advertise-client-urls: {client}\nlisten-peer-urls: {peer}\ninitial-advertise-peer-urls: {reached}\n\
              initial-cluster: {cluster}\nheartbeat-interval: 50\n\
-             election-timeout: 500\nlogger: zap\nlog-outputs: [{directory}/server.log]\n"
+             election-timeout: 500\nlogger: zap\nlog-outputs: [{directory}/server.log]\n{tls}"
         );
         let key = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
         let is_replaced = |line: &&str| settings.lines().any(|setting| key(setting) == key(line));
@@ -254,7 +295,8 @@ impl Etcd {
     }
 
     fn get(&self, path: &str) -> Option<String> {
-        let mut stream = TcpStream::connect((HOST, self.port)).ok()?;
+        let mut stream =
+            TcpStream::connect((HOST, self.tls.as_ref().map_or(self.port, |tls| tls.health))).ok()?;
         // The whole reply in one part.
         let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         let mut reply = String::new();
@@ -274,10 +316,19 @@ impl Etcd {
         self.port
     }
 
-    /// `etcd://127.0.0.1:PORT`.
+    /// `etcd://127.0.0.1:PORT`, or `etcds://127.0.0.1:PORT?ca=…`.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("etcd://{}:{}", HOST, self.port)
+        self.url_at(self.port)
+    }
+
+    /// The same by way of a proxy.
+    #[must_use]
+    pub fn url_at(&self, port: u16) -> String {
+        match &self.tls {
+            None => format!("etcd://{HOST}:{port}"),
+            Some(tls) => format!("etcds://{HOST}:{port}?ca={}", tls.files.ca.display()),
+        }
     }
 
     /// A URL with all members of its cluster for each of them, which is the first in it.
@@ -336,7 +387,14 @@ impl Etcd {
     #[must_use]
     pub fn etcdctl(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(installed("etcdctl"));
-        command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}:{}", HOST, self.port));
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        command.env("ETCDCTL_API", "3").arg(format!("--endpoints={scheme}://{HOST}:{}", self.port));
+        if let Some(Tls { files, client, .. }) = &self.tls {
+            command.arg("--cacert").arg(&files.ca);
+            if let Some(Identity { cert, key }) = client {
+                command.arg("--cert").arg(cert).arg("--key").arg(key);
+            }
+        }
         command.args(arguments);
         command
     }

@@ -20,6 +20,7 @@ mod permits;
 mod places;
 mod record;
 mod removal;
+mod tls;
 mod together;
 mod users;
 mod wire;

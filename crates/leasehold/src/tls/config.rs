@@ -14,15 +14,20 @@ use super::roots;
 use super::verifier::Lenient;
 use crate::error::ServerError;
 
-/// A connection to a host that has not sent anything yet.
-pub(super) async fn begin(options: &TlsOptions, host: &str) -> Result<ClientConnection, ServerError> {
+/// A connection to a host that has not sent anything yet. `protocol`: what it is for, if the server may listen for several.
+pub(super) async fn begin(
+    options: &TlsOptions,
+    host: &str,
+    protocol: Option<&[u8]>,
+) -> Result<ClientConnection, ServerError> {
     let host = options.server_name.as_deref().unwrap_or(host);
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
         ServerError::Denied(format!(
             "`{host}` is neither a host name nor an IP address, so no certificate is for it: write server_name=NAME"
         ))
     })?;
-    let config = config(options).await?;
+    let mut config = config(options).await?;
+    config.alpn_protocols = protocol.into_iter().map(Into::into).collect();
     ClientConnection::new(Arc::new(config), name).map_err(|error| unusable(&error))
 }
 

@@ -42,8 +42,11 @@ pub(super) fn of_connection(error: &Error, has_certificate: bool) -> ServerError
 /// What an alert of the server means. Most are about the certificate of this client.
 fn of_alert(alert: Alert, has_certificate: bool) -> ServerError {
     match alert {
-        Alert::CertificateRequired => ServerError::Denied(format!(
-            "it wants a client certificate: write cert=PATH&key=PATH in the URL ({alert:?})"
+        Alert::CertificateRequired => missing_certificate(alert),
+        // Servers in Go, in some versions.
+        Alert::BadCertificate if !has_certificate => missing_certificate(alert),
+        Alert::NoApplicationProtocol => ServerError::Denied(format!(
+            "what listens on that port is another kind of server: check the port ({alert:?})"
         )),
         // TLS 1.2 has no alert of its own for a missing certificate.
         Alert::HandshakeFailure if !has_certificate => ServerError::Denied(format!(
@@ -67,6 +70,12 @@ fn of_alert(alert: Alert, has_certificate: bool) -> ServerError {
         }
         _ => ServerError::Unavailable(format!("it ended the TLS connection ({alert:?})")),
     }
+}
+
+fn missing_certificate(alert: Alert) -> ServerError {
+    ServerError::Denied(format!(
+        "it wants a client certificate: write cert=PATH&key=PATH in the URL ({alert:?})"
+    ))
 }
 
 fn of_certificate(error: &CertificateError) -> String {
@@ -104,8 +113,8 @@ fn bare(described: &str) -> &str {
 
 /// A handshake that the server has cut short.
 pub(super) fn cut(error: Option<&io::Error>) -> ServerError {
-    let text = "it closed the connection in the middle of the TLS handshake";
-    ServerError::Unavailable(error.map_or_else(|| text.to_owned(), |error| format!("{text}: {error}")))
+    let text = "it closed the connection in the middle of the TLS handshake: is this a port without TLS?";
+    ServerError::Unavailable(error.map_or_else(|| text.to_owned(), |error| format!("{text} ({error})")))
 }
 
 #[cfg(test)]
@@ -142,6 +151,8 @@ mod tests {
             (Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon), "does not fit"),
             (Error::AlertReceived(Alert::ProtocolVersion), "TLS 1.2 or 1.3"),
             (Error::AlertReceived(Alert::CertificateRequired), "wants a client certificate"),
+            (Error::AlertReceived(Alert::BadCertificate), "wants a client certificate"),
+            (Error::AlertReceived(Alert::NoApplicationProtocol), "another kind of server"),
             (Error::AlertReceived(Alert::HandshakeFailure), "if it wants a client certificate"),
         ] {
             let failure = of_handshake(&error, false);

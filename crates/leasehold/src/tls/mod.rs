@@ -15,16 +15,16 @@ mod stream;
 #[cfg(feature = "tls")]
 mod verifier;
 
-use std::time::Duration;
-
 pub(crate) use self::options::TlsOptions;
 #[cfg(test)]
 pub(crate) use self::options::Verify;
 #[cfg(feature = "tls")]
 pub(crate) use self::stream::TlsStream;
+#[cfg(any(feature = "redis", feature = "tls"))]
 use crate::error::ServerError;
 
 /// A handshake that had no end. A Redis server without TLS waits for the end of a line.
-pub(crate) fn late(limit: Duration) -> ServerError {
+#[cfg(any(feature = "redis", feature = "tls"))]
+pub(crate) fn late(limit: std::time::Duration) -> ServerError {
     ServerError::Unavailable(format!("no TLS handshake within {limit:?}: is this a port without TLS?"))
 }

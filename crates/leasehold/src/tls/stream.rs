@@ -5,7 +5,7 @@
 //! decrypted and given to the socket or taken from it, and never while a thread waits.
 
 use std::fmt;
-use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -40,7 +40,8 @@ struct State {
 }
 
 impl TlsStream {
-    /// Secures a connected socket: the server is verified for this host before anything of an engine is sent.
+    /// Secures a connected socket: the server is verified for this host before anything of an engine is sent. `protocol`: the name
+    /// (ALPN) of what is spoken then, if a server of the engine expects one.
     ///
     /// # Errors
     ///
@@ -50,8 +51,9 @@ impl TlsStream {
         socket: TcpStream,
         options: &TlsOptions,
         host: &str,
+        protocol: Option<&[u8]>,
     ) -> Result<Self, ServerError> {
-        let mut connection = config::begin(options, host).await?;
+        let mut connection = config::begin(options, host, protocol).await?;
         // Otherwise a large write is cut into parts that wait for the thread that owns the socket.
         connection.set_buffer_limit(None);
         let has_certificate = options.cert.is_some();
@@ -77,6 +79,7 @@ impl TlsStream {
     }
 
     /// The same session on a duplicate of the socket.
+    #[cfg(feature = "redis")]
     pub(crate) fn on(&self, socket: TcpStream) -> Self {
         Self { socket, session: Arc::clone(&self.session) }
     }
@@ -115,9 +118,10 @@ impl TlsStream {
     }
 
     /// Whether the session has plain text, which the socket does not announce.
+    #[cfg(feature = "redis")]
     pub(crate) fn has_plain_text(&self) -> bool {
         let mut state = self.session.state.lock();
-        state.connection.reader().fill_buf().is_ok_and(|bytes| !bytes.is_empty())
+        io::BufRead::fill_buf(&mut state.connection.reader()).is_ok_and(|bytes| !bytes.is_empty())
     }
 
     /// Writes all bytes or none: those that the session takes and the socket does not are [unsent](Self::is_unsent).

@@ -3,22 +3,25 @@
 //! A user logs in by a request of its own, and sends the token of the reply with every other request. The server forgets the token
 //! after some minutes without a request: then the client logs in again.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use prost::Message;
+use tonic::Request;
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
+use super::address::Member;
 use super::calls::{self, Failure, causes, late};
 use super::messages::{LoggedIn, Login as LogIn};
+use super::transport::Transport;
 use crate::credentials::{Credentials, Login, Provider};
 use crate::engine::remote::store::StoreError;
 use crate::env;
 use crate::error::ServerError;
 use crate::mutex::Mutex;
+use crate::tls::TlsOptions;
 
 /// The source of the user and its password.
 #[derive(Debug, Clone)]
@@ -31,7 +34,7 @@ pub(super) struct Account {
 /// A connection to one member.
 #[derive(Debug)]
 pub(super) struct Connection {
-    channel: Channel,
+    transport: Transport,
     account: Account,
     /// None without a user.
     token: Mutex<Option<MetadataValue<Ascii>>>,
@@ -41,22 +44,14 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects, and logs in.
     pub(super) async fn open(
-        member: &str,
+        member: &Member,
+        tls: Option<&TlsOptions>,
         account: Account,
         connect: Duration,
         limit: Duration,
     ) -> Result<Self, ServerError> {
-        let endpoint = Endpoint::from_shared(format!("http://{member}"))
-            .map_err(|error| ServerError::Unavailable(causes(&error)))?;
-        let connected =
-            env::within(connect, endpoint.connect_timeout(connect).tcp_nodelay(true).connect()).await;
-        let failed = |text| ServerError::Unavailable(format!("{member}: {text}"));
-        let channel = match connected {
-            Some(Ok(channel)) => channel,
-            Some(Err(error)) => return Err(failed(causes(&error))),
-            None => return Err(failed(format!("no connection within {connect:?}"))),
-        };
-        let connection = Self { channel, account, token: Mutex::default(), limit };
+        let transport = Transport::open(member, tls, connect).await?;
+        let connection = Self { transport, account, token: Mutex::default(), limit };
         connection.log_in().await?;
         Ok(connection)
     }
@@ -104,14 +99,25 @@ impl Connection {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let mut client = Grpc::new(self.channel.clone());
+        let mut client = Grpc::new(self.transport.channel());
         let reply = async {
             if let Err(error) = client.ready().await {
-                return Err(Failure::Other(StoreError::NotSent(ServerError::Unavailable(causes(&error)))));
+                return Err(Failure::Other(StoreError::NotSent(self.transport.broken(&error))));
             }
             let codec = ProstCodec::<Q, A>::default();
-            let reply = client.unary(self.signed(request), calls::at(path), codec).await;
-            reply.map(tonic::Response::into_inner).map_err(|status| Failure::of(&status))
+            let status = match client.unary(self.signed(request), calls::at(path), codec).await {
+                Ok(reply) => {
+                    self.transport.replied();
+                    return Ok(reply.into_inner());
+                }
+                Err(status) => status,
+            };
+            if let Some(cause) = status.source() {
+                return Err(Failure::Other(StoreError::Unknown(self.transport.broken(cause))));
+            }
+            // The server has sent it.
+            self.transport.replied();
+            Err(Failure::of(&status))
         };
         let reply = env::within(self.limit, reply).await;
         reply.unwrap_or_else(|| Err(Failure::Other(StoreError::Unknown(late(self.limit)))))
@@ -122,17 +128,20 @@ impl Connection {
         &self,
         path: &'static str,
         requests: S,
-    ) -> Result<tonic::Streaming<A>, Status>
+    ) -> Result<tonic::Streaming<A>, ServerError>
     where
         S: tokio_stream::Stream<Item = Q> + Send + 'static,
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let mut client = Grpc::new(self.channel.clone());
-        client.ready().await.map_err(|error| Status::unavailable(causes(&error)))?;
+        let mut client = Grpc::new(self.transport.channel());
+        client.ready().await.map_err(|error| self.transport.broken(&error))?;
         let codec = ProstCodec::<Q, A>::default();
-        let opened = client.streaming(self.signed(requests), calls::at(path), codec).await?;
-        Ok(opened.into_inner())
+        let opened = client.streaming(self.signed(requests), calls::at(path), codec).await;
+        opened.map(tonic::Response::into_inner).map_err(|status| match status.source() {
+            Some(cause) => self.transport.broken(cause),
+            None => ServerError::Unavailable(causes(&status)),
+        })
     }
 
     /// A request in the name of the user.

@@ -17,6 +17,7 @@ use tokio::sync::watch::Sender;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;
 
+use super::address::Member;
 use super::calls::{self, Failure, causes, late};
 use super::connection::{Account, Connection};
 use super::keys;
@@ -28,6 +29,7 @@ use crate::lease::margin;
 use crate::loss::Loss;
 use crate::mutex::Mutex;
 use crate::session::Session;
+use crate::tls::TlsOptions;
 
 /// The least time after which a heartbeat counts as unanswered.
 const SHORTEST_BEAT: Duration = Duration::from_millis(500);
@@ -87,13 +89,14 @@ pub(super) struct Limits {
 impl Link {
     /// Connects to a member, and continues the session `before`, or begins one if that is lost.
     pub(super) async fn open(
-        member: &str,
+        member: &Member,
+        tls: Option<&TlsOptions>,
         account: Account,
         limits: Limits,
         before: Option<&ClientSession>,
     ) -> Result<(Self, Streams), ServerError> {
         let limit = limits.reply;
-        let connection = Connection::open(member, account, limits.connect, limit).await?;
+        let connection = Connection::open(member, tls, account, limits.connect, limit).await?;
         let (client, begun) = if let Some(before) = before.filter(|before| before.session.loss().is_none()) {
             let begun = env::now();
             read_by_leader(&connection, before.lease).await?;
@@ -111,7 +114,7 @@ impl Link {
         let _ = beats.send(LeaseId { id: client.lease });
         let first = async {
             let opened = connection.stream(calls::KEEP_ALIVE, UnboundedReceiverStream::new(outgoing)).await;
-            let mut replies: Streaming<Lives> = opened.map_err(|status| unavailable(&status))?;
+            let mut replies: Streaming<Lives> = opened?;
             let first = replies.message().await.map_err(|status| unavailable(&status))?;
             Ok((replies, first))
         };
@@ -121,7 +124,7 @@ impl Link {
         let (sender, watches) = unbounded_channel();
         let link = Self {
             connection,
-            member: member.to_owned(),
+            member: member.to_string(),
             client,
             watches: sender,
             limit,
@@ -262,7 +265,7 @@ impl Link {
         let opened = self.connection.stream(calls::WATCH, UnboundedReceiverStream::new(requests)).await;
         let mut replies: Streaming<WatchReply> = match opened {
             Ok(replies) => replies,
-            Err(status) => return Fall::Broken(unavailable(&status)),
+            Err(error) => return Fall::Broken(error),
         };
         loop {
             match replies.message().await {

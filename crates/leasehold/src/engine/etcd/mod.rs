@@ -22,12 +22,15 @@ mod numbers;
 mod order;
 mod permits;
 mod places;
+#[cfg(feature = "tls")]
+mod secured;
 mod state;
 mod survey;
 mod timed;
 mod together;
 mod topics;
 mod transaction;
+mod transport;
 mod view;
 mod watches;
 
@@ -37,7 +40,7 @@ use std::time::Duration;
 
 use tokio::sync::watch::Sender;
 
-use self::address::Address;
+use self::address::{Address, Member};
 use self::changes::Memory;
 use self::connection::Account;
 use self::link::{ClientSession, Fall, Limits, Link, Streams};
@@ -63,14 +66,15 @@ use crate::identity::Identity;
 use crate::loss::Loss;
 use crate::mutex::Mutex;
 
-/// `etcd://[user:password@]host[:port],…`.
+/// `etcd://[user:password@]host[:port],…`, and `etcds:` with TLS.
 pub(crate) const SCHEME: Scheme = Scheme {
-    names: &["etcd"],
-    usage: "`etcd://[user:password@]host[:port],…` (etcd)",
+    names: &[address::PLAIN, address::SECURE],
+    usage: "`etcd://[user:password@]host[:port],…` (etcd; `etcds://` with TLS)",
     profile: &PROFILE,
     server: |url| Address::parse(url).ok().map(|address| address.server()),
     open: |url, options| {
         let address = Address::parse(url)?;
+        address.permit_tls(options.allow_unverified)?;
         Ok(Box::pin(async move {
             let (linger, lazy) = (options.linger, options.lazy);
             let store = |events| EtcdStore(Arc::new(Cluster::new(address, &options, events)));
@@ -263,8 +267,9 @@ impl Cluster {
         let mut last = ServerError::Unavailable("the URL names no member".into());
         for _ in &self.address.members {
             self.tell_lost(client.as_ref());
-            let address = &self.address.members[*member % self.address.members.len()];
-            match Link::open(address, self.account.clone(), self.limits, client.as_ref()).await {
+            let Address { members, tls, .. } = &self.address;
+            let at = &members[*member % members.len()];
+            match Link::open(at, tls.as_ref(), self.account.clone(), self.limits, client.as_ref()).await {
                 Ok((link, streams)) => {
                     let is_same = client.as_ref().is_some_and(|before| before.lease == link.client.lease);
                     if !is_same {
@@ -277,7 +282,8 @@ impl Cluster {
                     self.watch_topics_again(&link);
                     return Ok(streams);
                 }
-                Err(error) => last = error,
+                Err(error) if members.len() == 1 => last = error,
+                Err(error) => last = of_member(at, error),
             }
             *member += 1;
         }
@@ -341,6 +347,15 @@ impl Cluster {
         report(&self.events, |events| events.revoked_one(&hold_key, loss));
         // Perhaps the whole lease was revoked.
         link.doubt_session();
+    }
+}
+
+/// The failure of one of several members.
+fn of_member(member: &Member, error: ServerError) -> ServerError {
+    match error {
+        ServerError::Unavailable(text) => ServerError::Unavailable(format!("{member}: {text}")),
+        ServerError::Denied(text) => ServerError::Denied(format!("{member}: {text}")),
+        error @ ServerError::NotALock => error,
     }
 }
 
@@ -555,7 +570,7 @@ impl Store for EtcdStore {
 
     fn server(&self, _shard: Shard) -> String {
         let link = self.0.link.lock();
-        link.as_ref().map_or_else(|| self.0.address.server(), |link| format!("etcd://{}", link.member))
+        link.as_ref().map_or_else(|| self.0.address.server(), |link| self.0.address.url_of(&link.member))
     }
 
     fn ping(&self, done: impl Done<()>) {

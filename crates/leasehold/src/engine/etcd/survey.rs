@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::connection::{Account, Connection};
 use super::link::Link;
 use super::messages::{self, AskMembers, AskStatus, Grant, Granted, LeaseId, Members, Revoked, Status};
-use super::{Cluster, calls};
+use super::{Cluster, address, calls};
 use crate::credentials::Login;
 use crate::engine::remote::store::StoreError;
 use crate::engine::{Condition, Member, Survey};
@@ -43,8 +43,9 @@ impl Cluster {
             Err(StoreError::Refused(_)) => {}
             Err(error) => return Err(error),
         }
-        let mut addresses: BTreeSet<_> = self.address.members.iter().map(String::as_str).collect();
-        addresses.extend(members.iter().flat_map(plain));
+        let mut addresses: BTreeSet<_> =
+            self.address.members.iter().map(address::Member::to_string).collect();
+        addresses.extend(members.iter().flat_map(|member| self.known(member)).map(str::to_owned));
         let asked = addresses.iter().map(|address| Box::pin(self.status(address)));
         let replies = race::all(asked).await;
         let mut failures = BTreeMap::new();
@@ -59,8 +60,8 @@ impl Cluster {
             let condition = match statuses.get(&member.id) {
                 Some(status) => Ok(condition(status)),
                 None if member.name.is_empty() => Err("it was never started".into()),
-                // One that refuses is there, and one that wants TLS is not asked.
-                None => match plain(member).find_map(|address| failures.get(address)) {
+                // One that refuses is there, and one without TLS is not asked if the URL has TLS, or the other way round.
+                None => match self.known(member).find_map(|address| failures.get(address)) {
                     Some(ServerError::Denied(_)) | None => Ok(Condition::default()),
                     Some(error) => Err(error.to_string()),
                 },
@@ -73,24 +74,28 @@ impl Cluster {
 
     /// The status of the member at an address. It needs no login, and a password goes to the addresses of the URL only.
     async fn status(&self, address: &str) -> Result<Status, ServerError> {
+        let member = address::Member::parse(address)
+            .map_err(|_| ServerError::Unavailable(format!("{address} is no address")))?;
         let nobody = Account { login: Login::default(), provider: None };
         let (connect, reply) = (self.limits.connect, self.limits.reply);
-        let connection = Connection::open(address, nobody, connect, reply).await?;
+        let connection = Connection::open(&member, self.address.tls.as_ref(), nobody, connect, reply).await?;
         connection.call(calls::STATUS, AskStatus {}).await.map_err(calls::Failure::into_error)
     }
 
     fn tells_password_to(&self) -> Option<String> {
         let Account { login, provider } = &self.account;
         let has_login = provider.is_some() || *login != Login::default();
-        let is_plain = self.address.server().starts_with("etcd:");
-        let far = self.address.members.iter().find(|member| !is_loopback(member));
-        far.filter(|_| has_login && is_plain).cloned()
+        let is_plain = self.address.tls.is_none();
+        let far =
+            self.address.members.iter().map(address::Member::to_string).find(|member| !is_loopback(member));
+        far.filter(|_| has_login && is_plain)
     }
-}
 
-/// The addresses that a member is known by, unless it wants TLS.
-fn plain(member: &messages::Member) -> impl Iterator<Item = &str> {
-    member.urls.iter().filter_map(|url| url.strip_prefix("http://"))
+    /// The addresses that a member is known by, as far as they are with TLS if the URL is, and without it if the URL is not.
+    fn known<'a>(&self, member: &'a messages::Member) -> impl Iterator<Item = &'a str> + use<'a> {
+        let scheme = if self.address.tls.is_some() { "https://" } else { "http://" };
+        member.urls.iter().filter_map(move |url| url.strip_prefix(scheme))
+    }
 }
 
 fn condition(status: &Status) -> Condition {

@@ -56,7 +56,7 @@ impl Stream {
             return Err(ServerError::Denied("a socket of this machine has no TLS".into()));
         };
         handshaking.store(true, Ordering::Relaxed);
-        let stream = TlsStream::connect(socket, options, host).await;
+        let stream = TlsStream::connect(socket, options, host, None).await;
         handshaking.store(false, Ordering::Relaxed);
         stream.map(Self::Tls)
     }
