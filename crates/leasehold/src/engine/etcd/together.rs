@@ -32,22 +32,27 @@ impl Cluster {
     pub(super) async fn take_all(self: &Arc<Self>, entries: &[Entry]) -> Result<TakenAll, StoreError> {
         let link = self.link()?;
         let found = self.put_all(&link, entries).await;
-        let remove_all = || entries.iter().for_each(|entry| drop(self.places.lock().remove(&entry.hold_key)));
         match found {
             Ok(Found::Held(revision)) => {
-                entries.iter().for_each(|entry| self.held(&link, &entry.hold_key, revision));
+                for entry in entries {
+                    self.held(&link, &entry.hold_key, revision);
+                }
                 let token = |entry: &Entry| entry.fenced.then(|| revision.unsigned_abs());
                 Ok(TakenAll::Bound(entries.iter().map(token).collect(), Arc::clone(&link.client.session)))
             }
             Ok(Found::Busy(number, first)) => {
-                remove_all();
+                for entry in entries {
+                    self.places.lock().remove(&entry.hold_key);
+                }
                 let hold_key = &entries[number].hold_key;
                 let holder = self.owner_of(&hold_key.resource, &first);
                 self.watch_holder(hold_key, &first);
                 Ok(TakenAll::Busy(number, Busy { retry_in: Some(LOOK_AGAIN), holder, ..Busy::default() }))
             }
             Err(error) => {
-                entries.iter().for_each(|entry| self.failed(&entry.hold_key, &error));
+                for entry in entries {
+                    self.failed(&entry.hold_key, &error);
+                }
                 Err(error)
             }
         }
