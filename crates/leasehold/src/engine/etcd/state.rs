@@ -127,7 +127,7 @@ impl Step {
                     keys.retain(|key| key.key != delete.key);
                 }
                 Request::Delete(delete) => keys.retain(|key| key.key < delete.key || key.key >= delete.end),
-                Request::Range(_) => {}
+                Request::Range(_) | Request::Transaction(_) => {}
             }
         }
     }
