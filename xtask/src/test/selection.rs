@@ -2,6 +2,8 @@
 //!
 //! All are selected from the same builds, so that another selection needs no new build.
 
+use std::{num::NonZero, thread};
+
 use crate::{interop, setup::Tool, tools};
 
 /// A part of the tests, and its requirements.
@@ -27,7 +29,12 @@ pub(super) struct Suite {
     only: &'static str,
     /// No tests whose path contains one of these.
     skip: &'static [&'static str],
+    /// Whether its tests mostly wait for servers: then more of them run at once than there are processors.
+    waits: bool,
 }
+
+/// How many tests that mostly wait run at once, at least.
+const WAITING: usize = 4;
 
 /// The selection for one engine.
 #[derive(Clone)]
@@ -37,7 +44,7 @@ pub(super) struct Engine {
 }
 
 const fn suite(name: &'static str, targets: &'static str) -> Suite {
-    Suite { name, targets, only: "", skip: &[] }
+    Suite { name, targets, only: "", skip: &[], waits: false }
 }
 
 const UNIT: Suite = suite("unit", "--workspace --all-features --lib --bins");
@@ -84,7 +91,7 @@ pub(super) const ALL: Selection = Selection {
     suites: &[
         UNIT,
         suite("unit without features", "-p leasehold --no-default-features --lib"),
-        suite("integration", "--workspace --all-features --test=*"),
+        Suite { waits: true, ..suite("integration", "--workspace --all-features --test=*") },
         suite("documentation", "--workspace --all-features --doc"),
         EXAMPLES,
     ],
@@ -259,7 +266,13 @@ impl Suite {
         words.extend(self.skip.iter().flat_map(|skip| ["--skip", skip]));
         words.retain(|word| !word.is_empty());
         let chosen = if words.is_empty() { String::new() } else { format!(" -- {}", words.join(" ")) };
-        format!("cargo test {} --no-fail-fast{chosen}", self.targets)
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let threads = if self.waits {
+            format!("RUST_TEST_THREADS={} ", processors.max(WAITING))
+        } else {
+            String::new()
+        };
+        format!("{threads}cargo test {} --no-fail-fast{chosen}", self.targets)
     }
 }
 
