@@ -1,7 +1,13 @@
 //! A cluster that knows its users.
 
+use std::time::Duration;
+
 use leasehold::{AcquireError, Client, Credentials, ServerError};
 use leasehold_testkit::server::Etcd;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::{PATIENCE, until};
 
 /// What `etcdctl` does in the name of the administrator.
 fn as_root(server: &Etcd, arguments: &[&str]) {
@@ -63,4 +69,55 @@ async fn own_516_a_user_that_the_server_has_forgotten_logs_in_again_and_keeps_it
     assert!(client.lock("app/n").try_acquire().await.unwrap().is_some(), "the first request succeeds");
     assert!(client.status().connected && guard.is_held());
     guard.release().await.unwrap();
+}
+
+/// The server forgets the tokens of its users.
+fn forget(server: &Etcd) {
+    as_root(server, &["auth", "disable"]);
+    let _ = server.ctl(&["auth", "enable"]);
+}
+
+/// The stream of watches has the old token.
+#[tokio::test]
+async fn own_594_waiters_of_a_user_that_logs_in_again_are_woken() {
+    let server = with_users();
+    let [client, other] = [(); 2].map(|()| Client::connect(url(&server, "app:s3cret@")));
+    let (client, other) = (client.await.unwrap(), other.await.unwrap());
+    let permits = client.semaphore("app/s");
+    assert!(permits.try_set_permits(1).await.unwrap());
+    let held = permits.acquire(1).await.unwrap();
+    // The first watch opens the stream.
+    let waiter = client.semaphore("app/s").acquire(1).wait(Duration::from_millis(200)).await;
+    assert!(waiter.unwrap_err().is_contended());
+    forget(&server);
+    let waiter = tokio::spawn({
+        let permits = client.semaphore("app/s");
+        async move { permits.acquire(1).await.map(drop) }
+    });
+    until("the waiter waits", || client.stats().waiters == 1).await;
+    other.semaphore("app/s").release(1).await.unwrap();
+    timeout(PATIENCE, waiter).await.expect("the waiter is woken").unwrap().unwrap();
+    drop(held);
+}
+
+/// None of them is sent without a token while another one logs in.
+#[tokio::test]
+async fn own_595_no_request_of_a_user_is_refused_while_another_one_logs_in_again() {
+    let server = with_users();
+    let client = Client::connect(url(&server, "app:s3cret@")).await.unwrap();
+    for _ in 0..3 {
+        forget(&server);
+        let mut all = JoinSet::new();
+        for number in 0..50 {
+            let lock = client.lock(format!("app/{number}"));
+            all.spawn(async move {
+                // Some begin while others log in.
+                sleep(Duration::from_millis(number * 3)).await;
+                lock.acquire().await.map(drop)
+            });
+        }
+        while let Some(acquired) = all.join_next().await {
+            acquired.unwrap().unwrap();
+        }
+    }
 }

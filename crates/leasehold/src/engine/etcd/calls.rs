@@ -41,6 +41,9 @@ impl Failure {
         let text = status.message();
         Self::Other(match status.code() {
             Code::NotFound if text.contains("lease not found") => return Self::NoLease,
+            Code::InvalidArgument if text.contains("revision of auth store is old") => {
+                return Self::NoToken(ServerError::Denied(text.into()));
+            }
             Code::Unauthenticated => return Self::NoToken(ServerError::Denied(text.into())),
             Code::PermissionDenied
             | Code::FailedPrecondition

@@ -31,13 +31,17 @@ pub(super) struct Account {
     pub(super) provider: Option<Provider>,
 }
 
+type Token = MetadataValue<Ascii>;
+
 /// A connection to one member.
 #[derive(Debug)]
 pub(super) struct Connection {
     transport: Transport,
     account: Account,
     /// None without a user.
-    token: Mutex<Option<MetadataValue<Ascii>>>,
+    token: Mutex<Option<Token>>,
+    /// Locked while the client logs in: of many requests that are refused together, one does.
+    logging_in: tokio::sync::Mutex<()>,
     limit: Duration,
 }
 
@@ -51,7 +55,13 @@ impl Connection {
         limit: Duration,
     ) -> Result<Self, ServerError> {
         let transport = Transport::open(member, tls, connect).await?;
-        let connection = Self { transport, account, token: Mutex::default(), limit };
+        let connection = Self {
+            transport,
+            account,
+            token: Mutex::default(),
+            logging_in: tokio::sync::Mutex::default(),
+            limit,
+        };
         connection.log_in().await?;
         Ok(connection)
     }
@@ -59,7 +69,9 @@ impl Connection {
     /// Logs in, if there is a user.
     async fn log_in(&self) -> Result<(), ServerError> {
         let Account { login, provider } = &self.account;
-        let Credentials { user, password, .. } = login.credentials(provider.as_ref()).await?;
+        let credentials = env::within(self.limit, login.credentials(provider.as_ref())).await;
+        let late = || ServerError::Unavailable(format!("no credentials within {:?}", self.limit));
+        let Credentials { user, password, .. } = credentials.unwrap_or_else(|| Err(late()))?;
         let (name, password) = match (user, password) {
             (None, None) => return Ok(()),
             (Some(name), password) => (name, password.unwrap_or_default()),
@@ -69,9 +81,8 @@ impl Connection {
                 ));
             }
         };
-        *self.token.lock() = None;
-        let reply: LoggedIn =
-            self.once(calls::LOG_IN, LogIn { name, password }).await.map_err(Failure::into_error)?;
+        let login = LogIn { name, password };
+        let reply: LoggedIn = self.once(calls::LOG_IN, login, None).await.map_err(Failure::into_error)?;
         let token = reply.token.parse::<MetadataValue<Ascii>>();
         let mut token = token.map_err(|_| ServerError::Denied("the token of etcd cannot be sent".into()))?;
         token.set_sensitive(true);
@@ -85,16 +96,25 @@ impl Connection {
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        match self.once(path, request.clone()).await {
+        let token = self.token();
+        match self.once(path, request.clone(), token.clone()).await {
             Err(Failure::NoToken(_)) => {
-                self.log_in().await.map_err(|error| Failure::Other(StoreError::Refused(error)))?;
-                self.once(path, request).await
+                let one = self.logging_in.lock().await;
+                if self.token() == token {
+                    self.log_in().await.map_err(|error| Failure::Other(StoreError::Refused(error)))?;
+                }
+                drop(one);
+                self.once(path, request, self.token()).await
             }
             done => done,
         }
     }
 
-    async fn once<Q, A>(&self, path: &'static str, request: Q) -> Result<A, Failure>
+    fn token(&self) -> Option<Token> {
+        self.token.lock().clone()
+    }
+
+    async fn once<Q, A>(&self, path: &'static str, request: Q, token: Option<Token>) -> Result<A, Failure>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
@@ -105,7 +125,7 @@ impl Connection {
                 return Err(Failure::Other(StoreError::NotSent(self.transport.broken(&error))));
             }
             let codec = ProstCodec::<Q, A>::default();
-            let status = match client.unary(self.signed(request), calls::at(path), codec).await {
+            let status = match client.unary(signed(request, token), calls::at(path), codec).await {
                 Ok(reply) => {
                     self.transport.replied();
                     return Ok(reply.into_inner());
@@ -137,19 +157,19 @@ impl Connection {
         let mut client = Grpc::new(self.transport.channel());
         client.ready().await.map_err(|error| self.transport.broken(&error))?;
         let codec = ProstCodec::<Q, A>::default();
-        let opened = client.streaming(self.signed(requests), calls::at(path), codec).await;
+        let opened = client.streaming(signed(requests, self.token()), calls::at(path), codec).await;
         opened.map(tonic::Response::into_inner).map_err(|status| match status.source() {
             Some(cause) => self.transport.broken(cause),
             None => ServerError::Unavailable(causes(&status)),
         })
     }
+}
 
-    /// A request in the name of the user.
-    fn signed<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
-        if let Some(token) = self.token.lock().clone() {
-            request.metadata_mut().insert("token", token);
-        }
-        request
+/// A request in the name of the user.
+fn signed<T>(message: T, token: Option<Token>) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(token) = token {
+        request.metadata_mut().insert("token", token);
     }
+    request
 }

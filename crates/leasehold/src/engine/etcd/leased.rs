@@ -102,7 +102,8 @@ impl Cluster {
             // Of a lease that another client ends, this one knows only how long it may be.
             let longest = |run: &Run| match (run.ends(), self.timers.ends(run.key.lease)) {
                 (Ends::After(_), Some(ends)) => Some(length).filter(|length| ends < begun + *length),
-                (Ends::After(longest), None) => Some(length.max(longest)),
+                // A check without a length leaves it.
+                (Ends::After(longest), None) => Some(length.max(longest)).filter(|_| !length.is_zero()),
                 _ => None,
             };
             let shorter: Vec<_> = runs.iter().filter(|run| longest(run).is_some()).collect();

@@ -177,12 +177,17 @@ impl Link {
             Err(Failure::NoToken(error)) => Err(StoreError::Refused(error)),
             Err(Failure::Other(error)) => {
                 if let StoreError::Unknown(reason) | StoreError::NotSent(reason) = &error {
-                    self.fault.lock().get_or_insert_with(|| reason.clone());
-                    self.hurry.notify_one();
+                    self.break_off(reason.clone());
                 }
                 Err(error)
             }
         }
+    }
+
+    /// Ends the connection: the next one takes its place.
+    pub(super) fn break_off(&self, reason: ServerError) {
+        self.fault.lock().get_or_insert(reason);
+        self.hurry.notify_one();
     }
 
     /// Sends a heartbeat at once: the session may be lost.

@@ -206,8 +206,10 @@ impl Cluster {
             self.topics_are_not_watched();
             match fall {
                 Fall::Session => {
+                    link.give_up(&ServerError::Unavailable("the lease of this client is gone".into())).await;
                     streams = self.connect(&mut member, &mut client, None).await;
-                    report(&self.events, |events| events.rewatched());
+                    // What was sent under the old lease may still be carried out.
+                    report(&self.events, |events| events.up(Shard::ONLY, true));
                 }
                 Fall::Broken(reason) => {
                     report(&self.events, |events| events.down(Shard::ONLY));
@@ -301,10 +303,19 @@ impl Cluster {
 
     /// The stream of watches says something.
     fn watched(self: &Arc<Self>, link: &Arc<Link>, reply: &WatchReply) {
+        let is_wanted = || self.watches.get(reply.id).is_some() || self.topics.of(reply.id).is_some();
+        if reply.canceled && (reply.created || is_wanted()) {
+            // The token of the stream is not known any more, or the stream was too slow: on another connection all watches begin anew.
+            let link = Arc::clone(link);
+            return self.spawn(async move {
+                env::sleep_for(LONGEST_PAUSE).await;
+                link.break_off(ServerError::Unavailable("the server has ended a watch".into()));
+            });
+        }
         if self.watched_topic(reply) {
             return;
         }
-        if reply.canceled || !reply.events.is_empty() {
+        if !reply.events.is_empty() {
             self.changed(link, reply.id);
         } else if reply.created
             && let Some(watched) = self.watches.get(reply.id)

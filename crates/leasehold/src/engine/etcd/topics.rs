@@ -17,7 +17,7 @@ pub(super) struct Topics(Mutex<BTreeMap<Resource, Option<i64>>>);
 
 impl Topics {
     /// What this watch is for.
-    fn of(&self, id: i64) -> Option<Resource> {
+    pub(super) fn of(&self, id: i64) -> Option<Resource> {
         let topics = self.0.lock();
         topics.iter().find(|(_, watch)| **watch == Some(id)).map(|(resource, _)| resource.clone())
     }
@@ -70,12 +70,7 @@ impl Cluster {
     /// The stream of watches says something: whether it was about one of these.
     pub(super) fn watched_topic(&self, reply: &WatchReply) -> bool {
         let Some(resource) = self.topics.of(reply.id) else { return false };
-        let is_over = reply.canceled;
-        if is_over && let Some(watch) = self.topics.0.lock().get_mut(&resource) {
-            // Waiters look now and then.
-            *watch = None;
-        }
-        if reply.created || is_over || reply.events.iter().any(|event| frees(&resource, event)) {
+        if reply.created || reply.events.iter().any(|event| frees(&resource, event)) {
             let topic = (resource, None);
             report(&self.events, |events| {
                 if reply.created {
