@@ -79,12 +79,12 @@ impl Cluster {
                     return Ok(result);
                 }
                 Err(error) => {
-                    if let StoreError::Unknown(_) = error {
+                    match error {
                         // It may have been made, or may still be.
-                        unused.take().into_iter().for_each(Unused::keep);
-                    } else {
+                        StoreError::Unknown(_) => unused.take().into_iter().for_each(Unused::keep),
                         // Perhaps its lease is gone.
-                        *self.memory.lock() = None;
+                        StoreError::Refused(ServerError::Unavailable(_)) => *self.memory.lock() = None,
+                        _ => {}
                     }
                     return Err(error);
                 }

@@ -543,18 +543,19 @@ impl Store for EtcdStore {
     fn detach(&self, key: &HoldKey, done: impl Done<()>) {
         let (cluster, key) = (Arc::clone(&self.0), key.clone());
         self.request(done, async move {
-            match key.resource.kind {
-                Kind::Semaphore => cluster.forget_counted(&key).await,
-                Kind::LeasedSemaphore => loop {
-                    match cluster.detach_permits(&key).await {
-                        // They would last as long as the client.
-                        Err(StoreError::NotSent(_) | StoreError::Unknown(_)) => {
-                            env::sleep_for(LONGEST_PAUSE).await;
-                        }
-                        detached => break detached,
+            loop {
+                let detached = match key.resource.kind {
+                    Kind::Semaphore => cluster.forget_counted(&key).await,
+                    Kind::LeasedSemaphore => cluster.detach_permits(&key).await,
+                    _ => Ok(()),
+                };
+                match detached {
+                    Ok(()) | Err(StoreError::Refused(ServerError::Denied(_) | ServerError::NotALock)) => {
+                        break detached;
                     }
-                },
-                _ => Ok(()),
+                    // Permits would last as long as the client, and the key of counted ones for ever.
+                    Err(_) => env::sleep_for(LONGEST_PAUSE).await,
+                }
             }
         });
     }
