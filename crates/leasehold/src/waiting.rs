@@ -73,6 +73,11 @@ pub(crate) trait Awaited: Sync {
         false
     }
 
+    /// Whether its first attempt may leave a place in a queue of the engine, whatever the outcome.
+    fn leaves_place(&self) -> bool {
+        self.queues()
+    }
+
     /// Whether another task of this client may hand over its hold.
     fn accepts_handover(&self) -> bool {
         false
@@ -121,6 +126,10 @@ impl Awaited for Entering {
 
     fn queues(&self) -> bool {
         self.entry.queue.is_some()
+    }
+
+    fn leaves_place(&self) -> bool {
+        self.queues() || self.entry.steal
     }
 
     fn accepts_handover(&self) -> bool {
@@ -198,7 +207,7 @@ async fn keep_trying<'a, A: Awaited>(
             }
             Ok(Tried::Busy(mut busy)) => {
                 if let Err(over) = wait.busy(&mut busy) {
-                    if awaited.queues() {
+                    if awaited.leaves_place() {
                         // A waiter that its first attempt has queued must leave the queue, too.
                         let no_task = &mut Context::from_waker(Waker::noop());
                         drop(turn.unwrap_or_else(|| Turn::take(awaited, no_task)));

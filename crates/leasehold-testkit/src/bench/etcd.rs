@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{
-    Backend, DOWNGRADE, FREE_WITH_WAITERS, LEASES, MIN_HOLD, READERS_OVERTAKE, Reply, SMALL_TOKENS, VIEW,
+    Backend, DOWNGRADE, FREE_WITH_WAITERS, READERS_OVERTAKE, Reply, SMALL_TOKENS, TAKEOVER_FIRST, VIEW,
 };
 use crate::server::Etcd as Server;
 
@@ -44,9 +44,7 @@ impl Backend for Etcd {
     fn lacks(&self) -> &'static [&'static str] {
         &[
             "SET NX lock",
-            "takeover (`steal`)",
-            MIN_HOLD,
-            LEASES,
+            TAKEOVER_FIRST,
             DOWNGRADE,
             VIEW,
             FREE_WITH_WAITERS,

@@ -1,10 +1,11 @@
 //! Locks taken over from their holder on purpose.
 
 use leasehold::{Guard, Lock, Loss, ReleaseError};
+use tokio::time::sleep;
 
 use super::common::{MOMENT, Waiter, is_free_for, is_pending_for, short_watchdog, soon};
 use super::{Failed, Outcome};
-use crate::bench::Bench;
+use crate::bench::{Bench, TAKEOVER_FIRST};
 
 pub async fn cx_05_a_client_can_take_a_lock_over_from_itself(bench: &Bench) -> Outcome {
     let lock = bench.lock_with(short_watchdog).await;
@@ -34,6 +35,18 @@ pub async fn own_25_queued_waiters_acquire_the_lock_after_a_take_over(bench: &Be
     let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock().await);
     let victim = lock.acquire().await?;
     let waiter = Waiter::begin(lock.acquire()).await;
+    if bench.lacks(TAKEOVER_FIRST) {
+        while lock.waiters().await?.at_least == 0 {
+            sleep(MOMENT).await;
+        }
+        let thief = Waiter::begin(elsewhere.acquire().steal()).await;
+        assert_eq!(soon(victim.lost()).await, Loss::TakenOver);
+        let first = waiter.outcome().await?;
+        assert!(is_pending_for(MOMENT, first.lost()).await && thief.waits(), "it takes over once");
+        first.release().await?;
+        assert!(thief.outcome().await?.is_held());
+        return Ok(());
+    }
     let thief = soon(elsewhere.acquire().steal()).await?;
     drop(victim);
     assert!(is_pending_for(MOMENT, thief.lost()).await && waiter.waits());

@@ -7,9 +7,10 @@ use std::time::Duration;
 use leasehold::{AcquireError, Loss, ServerError};
 use leasehold_testkit::server::Etcd;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::counters::{all, impatient, value};
+use crate::leases::{granted, lease_of, leases, only_key};
 use crate::{PATIENCE, client, until};
 
 #[tokio::test]
@@ -98,4 +99,87 @@ async fn own_593_a_set_that_is_too_large_for_the_server_is_refused_and_leaves_no
     );
     assert_eq!(server.keys("_leasehold/group/"), [""; 0]);
     set(100).acquire().await.unwrap().release().await.unwrap();
+}
+
+/// The server would end the last of the leases after two seconds.
+#[tokio::test]
+async fn own_596_a_set_with_a_fixed_lease_has_one_of_its_own_and_so_has_what_is_left_of_it() {
+    const LENGTH: Duration = Duration::from_millis(1100);
+    let server = Etcd::start();
+    let (one, other) = (client(&server).await, client(&server).await);
+    let set = one.group_lock("g", ["a", "b"]);
+    let guard = set.acquire().lease(Duration::from_secs(60)).await.unwrap();
+    let key = only_key(&server, "_leasehold/group/");
+    assert_eq!(granted(&server, &lease_of(&server, &key)), 60);
+    guard.extend(Duration::from_secs(90)).await.unwrap();
+    guard.reenter().await.unwrap().release().await.unwrap();
+    assert_eq!((value(&server, &key), granted(&server, &lease_of(&server, &key))), ("a\nb".to_owned(), 90));
+
+    let beside = one.group_lock("g", ["c"]).acquire().await.unwrap();
+    // It is watched.
+    sleep(Duration::from_millis(200)).await;
+    // The session of the client is not what it lasts as long as.
+    let own = lease_of(&server, &key);
+    for client in server.keys("_leasehold/clients/") {
+        let lease = client.rsplit('/').next().unwrap();
+        if lease != own {
+            let _ = server.ctl(&["lease", "revoke", lease]);
+        }
+    }
+    assert_eq!(timeout(PATIENCE, beside.lost()).await.unwrap(), Loss::Gone);
+    timeout(PATIENCE, one.group_lock("g", ["c"]).acquire().into_future())
+        .await
+        .unwrap()
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    assert!(guard.is_held() && server.keys("_leasehold/group/") == [key.clone()]);
+
+    assert!(other.group_lock("g", ["b"]).force_unlock().await.unwrap());
+    assert_eq!(timeout(PATIENCE, guard.lost()).await.unwrap(), Loss::Gone);
+    let left = only_key(&server, "_leasehold/group/");
+    sleep(Duration::from_millis(200)).await;
+    assert_eq!((value(&server, &left), lease_of(&server, &left)), ("a".to_owned(), own));
+    drop(guard);
+    let is_clean = || server.keys("_leasehold/group/").is_empty() && leases(&server) == 2;
+    until("the values and their lease are gone", is_clean).await;
+
+    let begun = Instant::now();
+    let guard = set.acquire().lease(LENGTH).await.unwrap();
+    let next = timeout(PATIENCE, other.group_lock("g", ["b"]).acquire()).await.unwrap().unwrap();
+    assert!((LENGTH..Duration::from_secs(2)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    assert_eq!(guard.lost().await, Loss::Expired);
+    next.release().await.unwrap();
+    until("the values and their lease are gone", is_clean).await;
+}
+
+/// More sets than fit into one transaction.
+#[tokio::test]
+async fn own_597_a_takeover_takes_values_from_all_their_holders_and_leaves_the_others() {
+    const SETS: usize = 50;
+    let server = Etcd::start();
+    let (one, other) = (client(&server).await, client(&server).await);
+    let mut victims = Vec::new();
+    for number in 0..SETS {
+        let client = if number % 2 == 0 { &one } else { &other };
+        let set = client.group_lock("g", [number.to_string(), format!("{number} too")]);
+        victims.push(set.acquire().await.unwrap());
+    }
+    let beside = one.group_lock("g", ["other"]).acquire().await.unwrap();
+    let all = other.group_lock("g", (0..SETS).map(|number| number.to_string()));
+    let thief = timeout(PATIENCE, all.acquire().steal().into_future()).await.unwrap().unwrap();
+    for victim in &victims {
+        assert_eq!(timeout(PATIENCE, victim.lost()).await.unwrap(), Loss::TakenOver);
+    }
+    assert!(one.group_lock("g", ["7 too"]).try_acquire().await.unwrap().is_none());
+    drop(victims);
+    until("what was left is released", || server.keys("_leasehold/group/").len() == 2).await;
+    let back = one.group_lock("g", ["7"]).acquire().steal().await.unwrap();
+    assert_eq!(timeout(PATIENCE, thief.lost()).await.unwrap(), Loss::TakenOver);
+    drop(thief);
+    assert!(back.is_held() && beside.is_held());
+    back.release().await.unwrap();
+    beside.release().await.unwrap();
+    until("nothing is left", || server.keys("_leasehold/group/").is_empty()).await;
 }

@@ -11,6 +11,7 @@ use leasehold_testkit::server::Etcd;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::counters::{impatient, value};
+use crate::leases::{granted, lease_of};
 use crate::{PATIENCE, client, until};
 
 const URL: &str = "LEASEHOLD_TEST_PERMITS_URL";
@@ -193,4 +194,30 @@ async fn own_588_a_list_of_more_permits_than_a_transaction_takes_is_refused_as_a
     semaphore.release(single[..100].iter().chain(&many).copied()).await.unwrap();
     semaphore.release(single[100..].to_vec()).await.unwrap();
     assert_eq!(semaphore.acquired().await.unwrap(), 0);
+}
+
+/// The server would end the lease after two seconds.
+#[tokio::test]
+async fn own_589_permits_with_a_least_time_come_back_after_it_also_without_their_client() {
+    const LEAST: Duration = Duration::from_millis(1100);
+    let server = Etcd::start();
+    let other = client(&server).await;
+    let semaphore = other.leased_semaphore("n");
+    semaphore.set_permits(2).await.unwrap();
+    for is_closed in [false, true] {
+        let one = client(&server).await;
+        let begun = Instant::now();
+        let permits = one.leased_semaphore("n").acquire(2).min_hold(LEAST).await.unwrap();
+        permits.release().await.unwrap();
+        let keys = server.keys("_leasehold/permits/n/");
+        let key = keys.iter().find(|key| !key.ends_with("total")).expect("they stay taken");
+        assert_eq!(granted(&server, &lease_of(&server, key)), 2);
+        if is_closed {
+            one.shutdown(Duration::ZERO).await;
+        }
+        let next = timeout(PATIENCE, semaphore.acquire(2).into_future()).await.unwrap().unwrap();
+        assert!(begun.elapsed() >= LEAST, "{:?}", begun.elapsed());
+        assert!(is_closed || begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        next.release().await.unwrap();
+    }
 }

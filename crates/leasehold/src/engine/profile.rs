@@ -73,3 +73,66 @@ impl Profile {
         InvalidRequestError::Unsupported { what: feature.to_string(), engine: self.engine, can }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each feature, and its word in the table.
+    const WORDS: [(Feature, &str); 18] = [
+        (Feature::Kind(Kind::Lock), "lock"),
+        (Feature::Kind(Kind::Spin), "spin_lock"),
+        (Feature::Kind(Kind::Group), "group_lock"),
+        (Feature::Kind(Kind::Read), "rw_lock"),
+        (Feature::Kind(Kind::Write), "rw_lock"),
+        (Feature::Kind(Kind::Fair), "fair_lock"),
+        (Feature::Kind(Kind::SetNx), "setnx_lock"),
+        (Feature::Kind(Kind::Semaphore), "semaphore"),
+        (Feature::Kind(Kind::LeasedSemaphore), "leased_semaphore"),
+        (Feature::Kind(Kind::Latch), "latch"),
+        (Feature::Fenced, "fenced_lock"),
+        (Feature::MinHold, "min_hold"),
+        (Feature::Steal, "steal"),
+        (Feature::ForceUnlock, "force_unlock"),
+        (Feature::Upgrade, "try_upgrade"),
+        (Feature::LastToken, "last_token"),
+        (Feature::FencedWrite, "fenced_write"),
+        (Feature::List, "list"),
+    ];
+
+    /// The table of what each engine has: its header and its rows, in cells.
+    fn table() -> Vec<Vec<&'static str>> {
+        let page = include_str!("../../docs/engines.md");
+        let lines: Vec<_> = page.lines().collect();
+        let rule = lines.iter().position(|line| line.starts_with("|---|:-:|")).expect("the table is there");
+        let rows = lines[rule + 1..].iter().take_while(|line| line.starts_with('|'));
+        let cells = |line: &&'static str| line.trim_matches('|').split('|').map(str::trim).collect();
+        [lines[rule - 1]].iter().chain(rows).map(cells).collect()
+    }
+
+    /// A cell names what it has, or begins with a tick and names what it has not.
+    fn has(cell: &str, word: &str) -> bool {
+        match cell.strip_prefix('✓') {
+            Some(rest) => !rest.contains(word),
+            None => cell.contains(word) && !cell.starts_with('–'),
+        }
+    }
+
+    #[test]
+    fn each_engine_lacks_exactly_what_its_column_of_the_table_says() {
+        let table = table();
+        for profile in schemes::profiles() {
+            let is_its = |name: &&str| name.to_lowercase().starts_with(profile.engine);
+            let column = table[0].iter().position(is_its).expect("each engine has a column");
+            for (feature, word) in WORDS {
+                let word = format!("`{word}`");
+                let row = table.iter().find(|row| row.iter().any(|cell| cell.contains(&word)));
+                let cell = row.unwrap_or_else(|| panic!("{word} is in no row"))[column];
+                let claims = !profile.lacks.contains(&feature);
+                assert_eq!(claims, has(cell, &word), "{}: {word} is {cell:?} in the table", profile.engine);
+            }
+            let is_known = |feature: &&Feature| WORDS.iter().any(|(known, _)| known == *feature);
+            assert!(profile.lacks.iter().all(|feature| is_known(&feature)), "{:?}", profile.lacks);
+        }
+    }
+}

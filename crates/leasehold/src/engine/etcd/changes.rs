@@ -6,15 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Cluster;
 use super::keys::{self, Span};
 use super::link::Link;
-use super::messages::{Grant, Granted, KeyValue};
+use super::messages::KeyValue;
 use super::numbers::{Next, Until, changed};
 use super::permits::Permits;
 use super::state::{State, Step, find};
-use super::timed::{Unused, whole_seconds};
+use super::timed::Unused;
 use super::transaction::{delete, delete_all};
-use super::{Cluster, calls};
 use crate::engine::remote::store::StoreError;
 use crate::engine::{Adjust, Change, Kind, Resource};
 use crate::env::{self, Instant};
@@ -123,9 +123,9 @@ impl Cluster {
             return Ok(memory.lease);
         }
         let length = needed * 2;
-        let granted: Granted = link.call(calls::GRANT, Grant { ttl: whole_seconds(length) }).await?;
-        *self.memory.lock() = Some(Memory { lease: granted.id, until: now + length });
-        Ok(granted.id)
+        let (lease, _) = link.grant(length).await?;
+        *self.memory.lock() = Some(Memory { lease, until: now + length });
+        Ok(lease)
     }
 }
 

@@ -6,18 +6,23 @@ use std::time::Duration;
 
 use super::counted::given;
 use super::keys::{self, Span};
+use super::leases::OwnLease;
 use super::link::Link;
 use super::locks::Entry;
 use super::messages::{KeyValue, LeaseId, Lives};
 use super::state::{State, Step, find};
-use super::transaction::delete;
+use super::transaction::{delete, put};
 use super::view::records_of;
 use super::{Cluster, calls};
-use crate::engine::remote::store::{Forced, Given, StoreError, Taken};
+use crate::engine::remote::store::{Forced, Given, StoreError, Taken, report};
 use crate::engine::{Busy, Found, HoldKey, Holding, Kind, Resource};
 use crate::identity::ClientInfo;
+use crate::loss::Loss;
 use crate::name::Name;
 use crate::owner::OwnerId;
+
+/// From how many sets one transaction takes values away: etcd allows 128 operations in it.
+const AT_ONCE: usize = 40;
 
 /// Values that one owner has acquired together, as their key has them.
 struct Set {
@@ -36,6 +41,11 @@ impl Set {
     /// Takes these values away from it, even if it was written again.
     fn without(&self, resource: &Resource, values: &BTreeSet<String>) -> Step {
         let mut step = Step::default();
+        self.lose(&mut step, resource, values);
+        step
+    }
+
+    fn lose(&self, step: &mut Step, resource: &Resource, values: &BTreeSet<String>) {
         step.expect_created(&self.key);
         step.push([delete(&self.key.key)]);
         let left: Vec<_> = self.values.difference(values).cloned().collect();
@@ -43,7 +53,6 @@ impl Set {
             let key = keys::set(resource, owner, left.len(), first);
             step.put(&key, keys::lines(left), self.key.lease);
         }
-        step
     }
 }
 
@@ -74,35 +83,80 @@ impl Cluster {
     pub(super) async fn take_set(self: &Arc<Self>, entry: &Entry) -> Result<Taken, StoreError> {
         let (link, hold_key) = (self.link()?, &entry.hold_key);
         if entry.held > 0 {
-            return self.mint(&link, hold_key).await;
+            return self.enter_again(&link, entry).await;
         }
         let (resource, span, key) = (&hold_key.resource, keys::all(&hold_key.resource), key_of(hold_key));
         let wanted = values(resource);
+        let mut own: Option<Arc<OwnLease>> = None;
         loop {
             let state = State::read(&link, &[&span]).await?;
             let sets = sets(&state.found[0]);
-            if let Some(set) = sets.iter().find(|set| !set.values.is_disjoint(&wanted)) {
-                if set.owner == Some(hold_key.owner) {
-                    return Ok(Taken::CountDiffers);
-                }
+            let others: Vec<_> = sets.iter().filter(|set| !set.values.is_disjoint(&wanted)).collect();
+            if others.iter().any(|set| set.owner == Some(hold_key.owner)) {
+                return Ok(Taken::CountDiffers);
+            }
+            if let Some(set) = others.first().filter(|_| !entry.steal) {
                 return Ok(Taken::Busy(Busy { holder: set.owner, ..Busy::default() }));
             }
             let mut step = Step::default();
+            if others.len() > AT_ONCE {
+                self.take_values(&link, hold_key, &others[..AT_ONCE], step).await?;
+                continue;
+            }
+            if let (Some(length), None) = (entry.length, &own) {
+                own = Some(self.own_lease(&link, length).await?);
+            }
             step.expect_no_writes(&span, state.revision);
-            step.put(&key, keys::value(resource), link.client.lease);
-            step.push(self.record(&link, hold_key.owner.client));
-            if let Some(revision) = step.make_recorded(&link).await? {
-                self.holds(&link, hold_key, key, revision);
+            step.put(&key, keys::value(resource), own.as_ref().map_or(link.client.lease, |own| own.id));
+            step.push(own.as_ref().map(|own| self.own_record(own.id, hold_key.owner.client)));
+            if let Some(revision) = self.take_values(&link, hold_key, &others, step).await? {
+                let session = self.holds(&link, hold_key, (key, revision), own);
                 let token = entry.fenced.then(|| revision.unsigned_abs());
-                return Ok(Taken::Bound(token, Arc::clone(&link.client.session)));
+                return Ok(Taken::Bound(token, session));
             }
         }
+    }
+
+    /// Makes a step of a new owner that also takes its values away from these sets, and tells their owners.
+    async fn take_values(
+        self: &Arc<Self>,
+        link: &Arc<Link>,
+        HoldKey { resource, owner, .. }: &HoldKey,
+        others: &[&Set],
+        mut step: Step,
+    ) -> Result<Option<i64>, StoreError> {
+        let notes: Vec<_> =
+            others.iter().map(|set| keys::taken(&set.key.key, set.key.create_revision)).collect();
+        let values = values(resource);
+        for set in others {
+            set.lose(&mut step, resource, &values);
+        }
+        step.push(self.record(link, owner.client));
+        step.push(notes.iter().map(|note| put(note, Vec::new(), link.client.lease)));
+        let fate = |fate| -> Vec<_> {
+            others.iter().filter_map(|set| self.decide_fate(&set.key.key, fate)).collect()
+        };
+        let own = fate(Some(Loss::TakenOver));
+        let made = step.make_recorded(link).await;
+        if !matches!(made, Ok(Some(_))) {
+            fate(None);
+            return made;
+        }
+        if !notes.is_empty() {
+            self.delete_later(notes);
+        }
+        for own in own {
+            self.lost(link, &own);
+            report(&self.events, |events| events.revoked_one(&own, Loss::TakenOver));
+        }
+        made
     }
 
     /// Releases what is left of a set. Idempotent.
     pub(super) async fn give_set(&self, hold_key: &HoldKey) -> Result<Given, StoreError> {
         let (link, resource) = (self.link()?, &hold_key.resource);
-        self.holds_no_more(&link, hold_key);
+        // A lease of its own is revoked when all is deleted.
+        let _place = self.holds_no_more(&link, hold_key);
         let (values, key, mut was_held) = (values(resource), key_of(hold_key), false);
         loop {
             let found = find(&link, &keys::sets(resource, hold_key.owner)).await?;
@@ -122,12 +176,12 @@ impl Cluster {
         let mut was_held = false;
         let found = find(&link, &keys::all(resource)).await?;
         for set in sets(&found).iter().filter(|set| !set.values.is_disjoint(&wanted)) {
-            let own = self.force_own(&set.key.key, true);
+            let own = self.decide_fate(&set.key.key, Some(Loss::ForceUnlocked));
             let made = set.without(resource, &wanted).make(&link).await;
             match (&made, own) {
-                (Ok(Some(_)), Some(own)) => self.holds_no_more(&link, &own),
+                (Ok(Some(_)), Some(own)) => self.lost(&link, &own),
                 (Ok(Some(_)), None) => {}
-                _ => drop(self.force_own(&set.key.key, false)),
+                _ => drop(self.decide_fate(&set.key.key, None)),
             }
             was_held |= made?.is_some();
         }

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use super::Cluster;
+use super::leases::OwnLease;
 use super::link::Link;
+use super::places::Place;
 use crate::engine::remote::store::{Given, StoreError};
 use crate::engine::{HoldKey, Kind};
+use crate::session::Session;
 
 impl Cluster {
     /// Releases permits or values of a group, once.
@@ -17,16 +20,31 @@ impl Cluster {
         }
     }
 
-    /// An owner holds something by this key, which was created at this revision. If it still does a moment later, that is watched.
-    pub(super) fn holds(self: &Arc<Self>, link: &Link, hold_key: &HoldKey, key: Vec<u8>, created: i64) {
+    /// An owner holds something by this key, which was created at this revision, under this lease of its own if there is one. If it
+    /// still does a moment later, that is watched. Returns what the hold lasts as long as.
+    pub(super) fn holds(
+        self: &Arc<Self>,
+        link: &Link,
+        hold_key: &HoldKey,
+        (key, created): (Vec<u8>, i64),
+        lease: Option<Arc<OwnLease>>,
+    ) -> Arc<Session> {
         self.holds_no_more(link, hold_key);
-        self.places.lock().hold(hold_key, link.client.lease, key, created);
+        let mut places = self.places.lock();
+        let place = places.hold(hold_key, link.client.lease, key, created);
+        if let Some(lease) = lease {
+            place.bind(lease);
+        }
+        let session = Arc::clone(place.session.as_ref().unwrap_or(&link.client.session));
+        drop(places);
         self.watch_later(hold_key, created);
+        session
     }
 
-    /// It is about to release that, or has lost it.
-    pub(super) fn holds_no_more(&self, link: &Link, hold_key: &HoldKey) {
-        let before = self.places.lock().remove(hold_key);
-        before.and_then(|place| place.watch).inspect(|id| self.watches.end(&link.watches, *id));
+    /// It is about to release that, or has lost it. Returns its place, which keeps leases of its own alive.
+    pub(super) fn holds_no_more(&self, link: &Link, hold_key: &HoldKey) -> Option<Place> {
+        let mut before = self.places.lock().remove(hold_key)?;
+        before.take_watches().iter().flatten().for_each(|id| self.watches.end(&link.watches, *id));
+        Some(before)
     }
 }

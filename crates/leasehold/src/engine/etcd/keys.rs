@@ -5,7 +5,8 @@
 //! | a place in the queue of a lock, or the lock itself | `NAME/LEASE`, the lease in hexadecimal digits |
 //! | the same, where several owners of one client are in the queue, or for a fair lock | `NAME/LEASE/OWNER` |
 //! | a reader, a writer | `NAME/read/OWNER`, `NAME/write/OWNER` |
-//! | a client | `_leasehold/clients/LEASE` |
+//! | a client, beside each lease that it has | `_leasehold/clients/LEASE` |
+//! | a key that was deleted by a takeover | `_leasehold/taken/REVISION/KEY` |
 //! | the number of free permits of a semaphore | `_leasehold/semaphore/NAME/free` |
 //! | the permits that a guard holds of it, and that are not free | `_leasehold/semaphore/NAME/held/OWNER` |
 //! | the count of a latch | `_leasehold/latch/NAME/count` |
@@ -14,8 +15,8 @@
 //! | so many values of a group | `_leasehold/group/NAME/OWNER/COUNT-VALUE`, the first of them |
 //! | a change of a number that may be sent again | `_leasehold/changes/REQUEST` |
 //!
-//! The keys of locks, groups and clients are bound to the lease of their client; those of taken permits, too, unless these have a lease
-//! of their own, or none. A semaphore may have a lease of its own. A change is kept for some time after it was made. Numbers and the
+//! The keys of locks and groups are bound to the lease of their client or of their hold; those of taken permits, too, unless these
+//! have none. A semaphore may have a lease of its own. A change is kept for some time after it was made. Numbers and the
 //! permits of a semaphore, which are only counted, have no lease. Keys of locks have no value; [`escaped`] is how `NAME` is written
 //! below `_leasehold/`, and values are in the value of a group's key.
 
@@ -28,6 +29,7 @@ const OURS: &str = "_leasehold/";
 const CLIENTS: &str = "_leasehold/clients/";
 const CHANGES: &str = "_leasehold/changes/";
 const GROUPS: &str = "_leasehold/group/";
+const TAKEN: &str = "_leasehold/taken/";
 
 /// The keys between two bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -260,6 +262,11 @@ fn parsed_lease(text: &str) -> Option<i64> {
 fn rest<'a>(resource: &Resource, key: &'a [u8]) -> Option<&'a str> {
     let key = std::str::from_utf8(key).ok()?;
     key.strip_prefix(resource.name.as_str())?.strip_prefix('/')
+}
+
+/// The key that tells that another one, which was created at this revision, was deleted by a takeover.
+pub(super) fn taken(key: &[u8], created: i64) -> Vec<u8> {
+    [format!("{TAKEN}{created:x}/").as_bytes(), key].concat()
 }
 
 /// The key that tells who the client with this lease is.

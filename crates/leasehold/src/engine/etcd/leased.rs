@@ -55,9 +55,9 @@ impl Cluster {
                 unused.take().into_iter().for_each(Unused::keep);
             }
             if let Some(revision) = made? {
-                self.holds(&link, hold_key, key_of(hold_key), revision);
+                let session = self.holds(&link, hold_key, (key_of(hold_key), revision), None);
                 return Ok(match ends {
-                    Ends::Kept(_) => Taken::Bound(None, Arc::clone(&link.client.session)),
+                    Ends::Kept(_) => Taken::Bound(None, session),
                     _ => Taken::Granted(None),
                 });
             }
@@ -131,6 +131,27 @@ impl Cluster {
             let kept: Vec<_> = runs.iter().filter(|run| kept(run).is_some()).collect();
             if self.move_to(&link, &kept, begun, length, &mut unused).await? {
                 return Ok(());
+            }
+        }
+    }
+
+    /// The guard of permits is gone, and they stay taken for `rest` from now. False if none of them were.
+    pub(super) async fn abandon_permits(
+        self: &Arc<Self>,
+        hold_key: &HoldKey,
+        rest: Duration,
+    ) -> Result<bool, StoreError> {
+        let (link, begun) = (self.link()?, env::now());
+        self.holds_no_more(&link, hold_key);
+        let mut unused: Option<Unused> = None;
+        loop {
+            let runs = runs(&link, hold_key).await?;
+            if runs.is_empty() {
+                return Ok(false);
+            }
+            let all: Vec<_> = runs.iter().collect();
+            if self.move_to(&link, &all, begun, rest, &mut unused).await? {
+                return Ok(true);
             }
         }
     }

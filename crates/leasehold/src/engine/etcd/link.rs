@@ -33,6 +33,8 @@ use crate::tls::TlsOptions;
 
 /// The least time after which a heartbeat counts as unanswered.
 const SHORTEST_BEAT: Duration = Duration::from_millis(500);
+/// The longest time to live that etcd grants, in seconds.
+const LONGEST: i64 = 9_000_000_000;
 
 /// The session of a client.
 #[derive(Debug, Clone)]
@@ -141,20 +143,16 @@ impl Link {
         Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
     {
-        let reply = self.call_beside(path, request).await?;
-        reply.ok_or_else(|| {
-            self.client.session.lose(Loss::Gone);
-            self.hurry.notify_one();
-            StoreError::Refused(ServerError::Unavailable("the lease of this client is gone".into()))
-        })
+        self.call_under(self.client.lease, path, request).await
     }
 
-    /// The same for a request that names another lease than that of the session: `None` if one of them is gone.
-    pub(super) async fn call_beside<Q, A>(
+    /// The same for a request that needs this lease; zero if it may need several.
+    pub(super) async fn call_under<Q, A>(
         &self,
+        lease: i64,
         path: &'static str,
         request: Q,
-    ) -> Result<Option<A>, StoreError>
+    ) -> Result<A, StoreError>
     where
         Q: prost::Message + Clone + 'static,
         A: prost::Message + Default + 'static,
@@ -171,17 +169,25 @@ impl Link {
                 Err(Failure::Other(StoreError::Unknown(reason)))
             }
         };
-        match reply {
-            Ok(reply) => Ok(Some(reply)),
-            Err(Failure::NoLease) => Ok(None),
-            Err(Failure::NoToken(error)) => Err(StoreError::Refused(error)),
-            Err(Failure::Other(error)) => {
+        reply.map_err(|failure| match failure {
+            Failure::NoLease if lease != self.client.lease => {
+                // Perhaps that of the session is gone, too.
+                self.doubt_session();
+                StoreError::Refused(ServerError::Unavailable("the lease of this hold is gone".into()))
+            }
+            Failure::NoLease => {
+                self.client.session.lose(Loss::Gone);
+                self.hurry.notify_one();
+                StoreError::Refused(ServerError::Unavailable("the lease of this client is gone".into()))
+            }
+            Failure::NoToken(error) => StoreError::Refused(error),
+            Failure::Other(error) => {
                 if let StoreError::Unknown(reason) | StoreError::NotSent(reason) = &error {
                     self.break_off(reason.clone());
                 }
-                Err(error)
+                error
             }
-        }
+        })
     }
 
     /// Ends the connection: the next one takes its place.
@@ -202,10 +208,22 @@ impl Link {
         self.over.closed().await;
     }
 
+    /// Requests a lease of at least this length. Returns its id, and until when it may be trusted.
+    pub(super) async fn grant(&self, length: Duration) -> Result<(i64, Instant), StoreError> {
+        let begun = env::now();
+        let granted: Granted = self.call(calls::GRANT, Grant { ttl: whole_seconds(length) }).await?;
+        Ok((granted.id, deadline(begun, seconds(granted.ttl))))
+    }
+
     /// Ends the session.
-    pub(super) async fn revoke(&self) {
+    pub(super) async fn end_session(&self) {
         // Without a reply it runs out by itself.
-        let _ = revoke(&self.connection, self.client.lease).await;
+        self.revoke(self.client.lease).await;
+    }
+
+    /// Revokes a lease; false if it may still be there.
+    pub(super) async fn revoke(&self, lease: i64) -> bool {
+        revoke(&self.connection, lease).await.is_ok()
     }
 
     /// Keeps the session alive, and reports what the stream of watches says, until the connection is of no use.
@@ -322,6 +340,12 @@ fn alive(session: &Session, reply: Option<Lives>, begun: Instant) -> Option<Dura
     session.loss().is_none().then(|| seconds(ttl))
 }
 
+/// A length as the server takes it.
+pub(super) fn whole_seconds(length: Duration) -> i64 {
+    let seconds = length.as_secs().saturating_add((length.subsec_nanos() > 0).into());
+    i64::try_from(seconds).unwrap_or(LONGEST).clamp(1, LONGEST)
+}
+
 fn seconds(ttl: i64) -> Duration {
     Duration::from_secs(ttl.max(0).unsigned_abs())
 }
@@ -333,4 +357,16 @@ fn deadline(begun: Instant, ttl: Duration) -> Instant {
 
 fn unavailable(error: &dyn std::error::Error) -> ServerError {
     ServerError::Unavailable(causes(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_rounded_up_to_what_etcd_grants() {
+        let ms = |length| whole_seconds(Duration::from_millis(length));
+        assert_eq!([1, 1000, 1001, 60_000].map(ms), [1, 1, 2, 60]);
+        assert_eq!(whole_seconds(Duration::MAX), LONGEST);
+    }
 }

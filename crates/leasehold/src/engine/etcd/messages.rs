@@ -75,6 +75,9 @@ pub(super) struct Put {
     pub(super) value: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub(super) lease: i64,
+    /// The value stays as it is.
+    #[prost(bool, tag = "5")]
+    pub(super) keeps_value: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

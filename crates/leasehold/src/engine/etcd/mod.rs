@@ -1,8 +1,9 @@
 //! The engine on etcd, in the dialect of `etcdctl lock` and of Go's packages `concurrency` and `recipes`.
 //!
 //! A client has one lease, its session, and one stream of heartbeats for it. A lock is a queue of keys below its name: the owner of
-//! the oldest key holds the lock, and every other owner watches the key before its own. A release deletes the key. All keys of a
-//! client are bound to its lease, so the server deletes them when the client is gone. See [`keys`].
+//! the oldest key holds the lock, and every other owner watches the key before its own, and its own. A release deletes the key.
+//! All keys of a client are bound to its lease, so the server deletes them when the client is gone; but for those of holds with a
+//! fixed lease, which the server grants for each of them. See [`keys`] and [`leases`].
 
 mod address;
 mod calls;
@@ -14,6 +15,7 @@ mod group;
 mod held;
 mod keys;
 mod leased;
+mod leases;
 mod link;
 mod listing;
 mod locks;
@@ -26,6 +28,7 @@ mod places;
 mod secured;
 mod state;
 mod survey;
+mod takeover;
 mod timed;
 mod together;
 mod topics;
@@ -34,6 +37,7 @@ mod transport;
 mod view;
 mod watches;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -43,11 +47,11 @@ use tokio::sync::watch::Sender;
 use self::address::{Address, Member};
 use self::changes::Memory;
 use self::connection::Account;
-use self::link::{ClientSession, Fall, Limits, Link, Streams};
+use self::link::{ClientSession, Fall, Limits, Link, Streams, whole_seconds};
 use self::locks::Entry;
 use self::messages::{Range, Ranged, WatchReply};
 use self::order::Order;
-use self::places::{Places, State};
+use self::places::{Place, Places, State};
 use self::timed::Timers;
 use self::topics::Topics;
 use self::watches::{Watched, Watches};
@@ -91,19 +95,12 @@ pub(crate) const SCHEME: Scheme = Scheme {
 static PROFILE: Profile = Profile {
     engine: "etcd",
     real_time: true,
-    lacks: &[
-        Feature::Kind(Kind::SetNx),
-        Feature::MinHold,
-        Feature::Steal,
-        Feature::Upgrade,
-        Feature::FencedWrite,
-        Feature::LastToken,
-    ],
+    lacks: &[Feature::Kind(Kind::SetNx), Feature::Upgrade, Feature::FencedWrite, Feature::LastToken],
 };
 
 static TRAITS: Traits = Traits {
     profile: &PROFILE,
-    lease: LeaseOf::Session,
+    lease: LeaseOf::SessionOrHold,
     counts: By::Client,
     owners: By::Server,
     ordered: false,
@@ -135,6 +132,8 @@ struct Cluster {
     io: OnceLock<Tasks>,
     link: Mutex<Option<Arc<Link>>>,
     places: Mutex<Places>,
+    /// The leases of holds that are over, as long as they may still be on the server.
+    spent: Mutex<BTreeSet<i64>>,
     watches: Watches,
     topics: Topics,
     timers: Timers,
@@ -143,6 +142,8 @@ struct Cluster {
     order: Order,
     /// Attempts at permits and at values of groups.
     attempts: Order,
+    /// Questions why the key of a holder was deleted.
+    reasons: Order,
     /// Whether the client is closed.
     closed: Sender<bool>,
 }
@@ -150,8 +151,7 @@ struct Cluster {
 impl Cluster {
     fn new(address: Address, options: &Options, events: Weak<dyn Events>) -> Self {
         let Options { connect_timeout: connect, response_timeout: reply, watchdog, .. } = *options;
-        let whole = watchdog.as_secs() + u64::from(watchdog.subsec_nanos() > 0);
-        let ttl = i64::try_from(whole.max(1)).unwrap_or(i64::MAX);
+        let ttl = whole_seconds(watchdog);
         let account = Account { login: address.login.clone(), provider: options.credentials.clone() };
         Self {
             address,
@@ -162,12 +162,14 @@ impl Cluster {
             io: OnceLock::new(),
             link: Mutex::default(),
             places: Mutex::default(),
+            spent: Mutex::default(),
             watches: Watches::default(),
             topics: Topics::default(),
             timers: Timers::default(),
             memory: Mutex::default(),
             order: Order::default(),
             attempts: Order::default(),
+            reasons: Order::default(),
             closed: Sender::new(false),
         }
     }
@@ -232,7 +234,7 @@ impl Cluster {
             match place.state {
                 State::Held => self.watch_hold(link, &hold_key, place.created),
                 State::Waiting => self.expect_retry(link, &hold_key),
-                State::New | State::Leaving => {}
+                State::New | State::Removed | State::Leaving | State::Abandoned => {}
             }
         }
     }
@@ -276,7 +278,7 @@ impl Cluster {
                     let is_same = client.as_ref().is_some_and(|before| before.lease == link.client.lease);
                     if !is_same {
                         self.tell_lost(client.as_ref());
-                        *self.places.lock() = Places::default();
+                        self.places.lock().end_session();
                     }
                     *client = Some(link.client.clone());
                     let link = Arc::new(link);
@@ -343,21 +345,52 @@ impl Cluster {
             return report(&self.events, |events| events.freed(&(hold_key.resource, None)));
         }
         let mut places = self.places.lock();
-        let Some(place) = places.get(&hold_key).filter(|place| place.watch == Some(id)) else { return };
-        place.watch = None;
-        if place.state != State::Held {
+        let Some(place) = places.get(&hold_key) else { return };
+        if place.watch == Some(id) {
+            place.watch = None;
             drop(places);
             self.expect_retry(link, &hold_key);
             let resource = hold_key.resource;
             let owner = (resource.kind == Kind::Fair).then_some(hold_key.owner);
             return report(&self.events, |events| events.freed(&(resource, owner)));
         }
-        let loss = if place.is_forced { Loss::ForceUnlocked } else { Loss::Gone };
-        places.remove(&hold_key);
-        drop(places);
-        report(&self.events, |events| events.revoked_one(&hold_key, loss));
+        if place.own_watch != Some(id) {
+            return;
+        }
+        place.own_watch = None;
         // Perhaps the whole lease was revoked.
         link.doubt_session();
+        match place.state {
+            State::Held => {
+                let (fate, place) = (place.fate, place.clone());
+                drop(places);
+                self.lost(link, &hold_key);
+                self.taken_away(link, hold_key, place, fate);
+            }
+            State::Abandoned => drop(places.remove(&hold_key)),
+            State::Waiting => {
+                place.state = State::Removed;
+                let before = place.watch.take();
+                drop(places);
+                before.inspect(|id| self.watches.end(&link.watches, *id));
+                report(&self.events, |events| events.wake_waiter(&hold_key));
+            }
+            State::New | State::Removed | State::Leaving => {}
+        }
+    }
+
+    /// The key of a holder was deleted: it loses its lock, for this reason or for one that has to be looked up.
+    fn taken_away(self: &Arc<Self>, link: &Arc<Link>, hold_key: HoldKey, place: Place, fate: Option<Loss>) {
+        if let Some(loss) = fate {
+            return report(&self.events, |events| events.revoked_one(&hold_key, loss));
+        }
+        let (cluster, link) = (Arc::clone(self), Arc::clone(link));
+        let question = self.reasons.begin(&hold_key.resource.name);
+        self.spawn(async move {
+            let loss = takeover::reason(&link, &place).await;
+            report(&cluster.events, |events| events.revoked_one(&hold_key, loss));
+            drop(question);
+        });
     }
 }
 
@@ -410,12 +443,17 @@ impl Store for EtcdStore {
         };
         self.request(done, async move {
             before.over().await;
-            match entry.hold_key.resource.kind {
+            let taken = match entry.hold_key.resource.kind {
                 Kind::Semaphore => cluster.take_counted(&entry.hold_key).await,
                 Kind::LeasedSemaphore => cluster.take_permits(&entry.hold_key, lease).await,
                 Kind::Group => cluster.take_set(&entry).await,
                 _ => cluster.take(&entry).await,
+            };
+            if let Ok(Taken::Bound(..)) = taken {
+                // An earlier holder of this client is told first, and why.
+                cluster.reasons.before(&entry.hold_key.resource.name).over().await;
             }
+            taken
         });
     }
 
@@ -475,9 +513,21 @@ impl Store for EtcdStore {
         });
     }
 
-    fn is_there(&self, key: &HoldKey, done: impl Done<bool>) {
+    fn is_there(&self, key: &HoldKey, length: Option<Duration>, done: impl Done<bool>) {
         let (cluster, key) = (Arc::clone(&self.0), key.clone());
-        self.request(done, async move { cluster.is_there(&key).await });
+        self.request(done, async move { cluster.is_there(&key, length).await });
+    }
+
+    fn abandon(&self, key: &HoldKey, rest: Duration, done: impl Done<bool>) {
+        let (cluster, key, end) = (Arc::clone(&self.0), key.clone(), env::now() + rest);
+        self.request(done, async move {
+            let are_permits = key.resource.kind == Kind::LeasedSemaphore;
+            if are_permits {
+                cluster.abandon_permits(&key, rest).await
+            } else {
+                cluster.abandon(&key, rest, end).await
+            }
+        });
     }
 
     fn force(&self, resource: &Resource, done: impl Done<Forced>) {
@@ -575,7 +625,7 @@ impl Store for EtcdStore {
     }
 
     fn left(&self, key: &HoldKey) -> Option<Duration> {
-        let is_waiting = |place: &mut places::Place| place.state == State::Waiting;
+        let is_waiting = |place: &mut Place| matches!(place.state, State::Waiting | State::Removed);
         let mut places = self.0.places.lock();
         places.get(key).is_some_and(is_waiting).then(|| Duration::from_secs(self.0.limits.ttl.unsigned_abs()))
     }
@@ -610,7 +660,8 @@ impl Store for EtcdStore {
         }
         let last = cluster.link.lock().take();
         if let Some(link) = last {
-            link.revoke().await;
+            cluster.revoke_spent(&link).await;
+            link.end_session().await;
         }
     }
 

@@ -1,5 +1,5 @@
 //! Requests before attempts: a lock that this client has released is free for its next attempt, whichever owner makes it. And attempts
-//! at permits before the number of free ones is read or changed.
+//! at permits before the number of free ones is read or changed, and the loss of a hold before the next grant.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use crate::mutex::Mutex;
 use crate::name::Name;
 
-/// The deletions or attempts that are not over, by name.
+/// The requests that are not over, by name.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     requests: Arc<Requests>,
@@ -17,7 +17,7 @@ pub(super) struct Order {
 
 type Requests = Mutex<HashMap<Name, Vec<Receiver<()>>>>;
 
-/// A deletion or an attempt, which is over when this is dropped.
+/// A request, which is over when this is dropped.
 #[derive(Debug)]
 pub(super) struct Request {
     requests: Arc<Requests>,
@@ -44,7 +44,7 @@ impl Drop for Request {
 pub(super) struct Before(Vec<Receiver<()>>);
 
 impl Order {
-    /// A deletion begins, or an attempt.
+    /// A request begins.
     pub(super) fn begin(&self, name: &Name) -> Request {
         let (over, is_over) = channel(());
         self.requests.lock().entry(name.clone()).or_default().push(is_over);

@@ -1,16 +1,20 @@
 //! The places of this client in the queues of the server: one key for each owner that holds a lock or waits for it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::keys;
+use super::leases::OwnLease;
 use crate::engine::{HoldKey, Kind};
 use crate::env::{self, Instant};
+use crate::loss::Loss;
+use crate::session::Session;
 
 /// For how long a request without a reply may still be carried out.
 const LATEST: Duration = Duration::from_secs(90);
 
-/// All places of one session.
+/// All places of one session, and those of earlier ones that have leases of their own.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     all: BTreeMap<HoldKey, Place>,
@@ -30,12 +34,58 @@ pub(super) struct Place {
     /// The revision at which its key was created, if that is known.
     pub(super) created: i64,
     pub(super) state: State,
-    /// The watch on what it waits for, or on its own key if it holds the lock.
+    /// The watch on what it waits for.
     pub(super) watch: Option<i64>,
+    /// The watch on its own key.
+    pub(super) own_watch: Option<i64>,
     /// Its turn may have come, which has this number, and its owner has not retried since.
     pub(super) turn: Option<i64>,
-    /// This client is about to free it in place of its holder.
-    pub(super) is_forced: bool,
+    /// It was entered by taking the lock over from its holder, which is not to be done again.
+    pub(super) has_taken_over: bool,
+    /// This client is about to take it away from its holder, who loses it for this reason.
+    pub(super) fate: Option<Loss>,
+    /// Its key is bound to one of these leases; if there is none, to that of the client.
+    pub(super) leases: Vec<Arc<OwnLease>>,
+    /// What its hold lasts as long as, if that is not the session of the client.
+    pub(super) session: Option<Arc<Session>>,
+}
+
+impl Place {
+    fn new(key: Vec<u8>, lease: i64) -> Self {
+        Self {
+            key,
+            lease,
+            created: 0,
+            state: State::New,
+            watch: None,
+            own_watch: None,
+            turn: None,
+            has_taken_over: false,
+            fate: None,
+            leases: Vec::new(),
+            session: None,
+        }
+    }
+
+    /// Its key is bound to this lease, and to no other.
+    pub(super) fn bind(&mut self, lease: Arc<OwnLease>) {
+        match &self.session {
+            Some(session) => session.set_deadline(lease.until),
+            None => self.session = Some(Session::new(lease.until)),
+        }
+        self.leases = vec![lease];
+    }
+
+    /// Its key is bound to the lease of the client.
+    pub(super) fn unbind(&mut self) {
+        self.leases.clear();
+        self.session = None;
+    }
+
+    /// Its watches, which are to be ended.
+    pub(super) fn take_watches(&mut self) -> [Option<i64>; 2] {
+        [self.watch.take(), self.own_watch.take()]
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,42 +93,42 @@ pub(super) enum State {
     /// Nothing is known of its key.
     New,
     Waiting,
+    /// Its key was deleted while it was waiting.
+    Removed,
     Held,
     /// Its key is being deleted.
     Leaving,
+    /// Its holder is gone, and the lock stays taken for a while.
+    Abandoned,
 }
 
 impl Places {
     /// The place of an owner, which may be a new one.
     pub(super) fn enter(&mut self, hold_key: &HoldKey, lease: i64) -> &mut Place {
         let of = hold_key.of_hold();
-        if self.all.get(&of).is_some_and(|place| place.lease != lease) {
+        if self.all.get(&of).is_some_and(|place| place.lease != lease && place.leases.is_empty()) {
             // It has ended with its lease.
             self.remove(&of);
         }
         if !self.all.contains_key(&of) {
             let key = self.new_key(hold_key, lease);
-            self.owners.insert(key.clone(), of.clone());
-            let place = Place {
-                key,
-                lease,
-                created: 0,
-                state: State::New,
-                watch: None,
-                turn: None,
-                is_forced: false,
-            };
-            self.all.insert(of.clone(), place);
+            return self.insert(of, key, lease);
         }
-        self.all.get_mut(&of).expect("it was entered just now")
+        self.all.get_mut(&of).expect("it was entered before")
     }
 
     /// The place of an owner that has this key, and holds something by it.
-    pub(super) fn hold(&mut self, hold_key: &HoldKey, lease: i64, key: Vec<u8>, created: i64) {
+    pub(super) fn hold(&mut self, hold_key: &HoldKey, lease: i64, key: Vec<u8>, created: i64) -> &mut Place {
         self.remove(hold_key);
-        let (of, state) = (hold_key.of_hold(), State::Held);
+        let place = self.insert(hold_key.of_hold(), key, lease);
+        (place.state, place.created) = (State::Held, created);
+        place
+    }
+
+    /// The place of an owner that has none.
+    fn insert(&mut self, of: HoldKey, key: Vec<u8>, lease: i64) -> &mut Place {
         self.owners.insert(key.clone(), of.clone());
-        self.all.insert(of, Place { key, lease, created, state, watch: None, turn: None, is_forced: false });
+        self.all.entry(of).or_insert_with(|| Place::new(key, lease))
     }
 
     fn new_key(&mut self, hold_key: &HoldKey, lease: i64) -> Vec<u8> {
@@ -131,9 +181,17 @@ impl Places {
         late.map(|(key, _)| key.clone()).collect()
     }
 
+    /// The session has ended: places whose keys have leases of their own stay.
+    pub(super) fn end_session(&mut self) {
+        self.all.retain(|_, place| !place.leases.is_empty());
+        let Self { all, owners, .. } = self;
+        owners.retain(|_, of| all.contains_key(of));
+        (self.spent, self.late) = Default::default();
+    }
+
     /// All places, whose watches have ended.
     pub(super) fn unwatched(&mut self) -> Vec<(HoldKey, Place)> {
-        self.all.values_mut().for_each(|place| place.watch = None);
+        self.all.values_mut().for_each(|place| (place.watch, place.own_watch) = (None, None));
         self.all.iter().map(|(hold_key, place)| (hold_key.clone(), place.clone())).collect()
     }
 }

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 use super::calls;
 use super::keys::Span;
 use super::link::Link;
-use super::messages::{Compare, KeyValue, Operation, Ranged, Transacted, Transaction};
-use super::transaction::{created, delete, not_written_since, put, read, transact, values, written};
+use super::messages::{Compare, KeyValue, Operation, Ranged, Transaction};
+use super::transaction::{
+    created, delete, not_written_since, put, read, transact, transact_under, values, written,
+};
 use crate::engine::remote::store::StoreError;
 use crate::error::ServerError;
 
@@ -92,13 +94,9 @@ impl Step {
         }
         let Self { compare, then, .. } = self;
         let request = Transaction { compare, then, otherwise: Vec::new() };
-        let done: Option<Transacted> = link.call_beside(calls::TRANSACTION, request).await?;
-        let Some(Transacted { header, held, .. }) = done else {
-            // Perhaps that of the session.
-            link.doubt_session();
-            return Err(StoreError::Refused(ServerError::Unavailable("a lease is gone".into())));
-        };
-        Ok(header.filter(|_| held).map(|header| header.revision))
+        // Its keys may have leases of their own.
+        let done = transact_under(link, 0, request).await?;
+        Ok(done.held.then_some(done.revision))
     }
 
     /// The same for a step that also writes who the client is.

@@ -9,15 +9,11 @@ use std::time::Duration;
 
 use tokio::sync::watch::{Sender, channel};
 
+use super::Cluster;
 use super::link::Link;
-use super::messages::{Grant, Granted, LeaseId, Revoked};
-use super::{Cluster, calls};
 use crate::engine::remote::store::StoreError;
 use crate::env::{self, Instant};
 use crate::mutex::Mutex;
-
-/// The longest time to live that etcd grants, in seconds.
-const LONGEST: i64 = 9_000_000_000;
 
 /// The leases that this client ends.
 #[derive(Debug, Default)]
@@ -85,8 +81,8 @@ impl Cluster {
         begun: Instant,
         length: Duration,
     ) -> Result<Unused, StoreError> {
-        let granted: Granted = link.call(calls::GRANT, Grant { ttl: whole_seconds(length) }).await?;
-        Ok(Unused { cluster: Arc::clone(self), id: granted.id, ends: begun + length, is_kept: false })
+        let (id, _) = link.grant(length).await?;
+        Ok(Unused { cluster: Arc::clone(self), id, ends: begun + length, is_kept: false })
     }
 
     /// Ends leases that are of no use any more, with all keys that they still have. If that fails, they run out by themselves.
@@ -96,30 +92,8 @@ impl Cluster {
             drop(timer);
             let Ok(link) = self.link() else { continue };
             self.spawn(async move {
-                let revoked: Result<Option<Revoked>, _> =
-                    link.call_beside(calls::REVOKE, LeaseId { id }).await;
-                if let Err(error) = revoked {
-                    tracing::debug!(?error, "a lease could not be revoked, and runs out by itself");
-                }
+                link.revoke(id).await;
             });
         }
-    }
-}
-
-/// A length as etcd takes it.
-pub(super) fn whole_seconds(length: Duration) -> i64 {
-    let seconds = length.as_secs().saturating_add((length.subsec_nanos() > 0).into());
-    i64::try_from(seconds).unwrap_or(LONGEST).clamp(1, LONGEST)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lengths_are_rounded_up_to_what_etcd_grants() {
-        let ms = |length| whole_seconds(Duration::from_millis(length));
-        assert_eq!([1, 1000, 1001, 60_000].map(ms), [1, 1, 2, 60]);
-        assert_eq!(whole_seconds(Duration::MAX), LONGEST);
     }
 }

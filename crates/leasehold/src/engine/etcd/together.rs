@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::keys::{self, Span};
+use super::keys;
+use super::leases::OwnLease;
 use super::link::Link;
 use super::locks::Entry;
 use super::messages::{KeyValue, Transaction};
-use super::transaction::{created, oldest, put, read, transact};
+use super::transaction::{created, oldest, put, read, transact_under};
 use super::watches::Watched;
 use super::{Cluster, LOOK_AGAIN};
 use crate::engine::remote::store::{StoreError, TakenAll};
@@ -21,8 +22,8 @@ pub(super) const MOST: usize = 127;
 
 /// What came of it.
 enum Found {
-    /// All keys were created at this revision.
-    Held(i64),
+    /// All keys were created at this revision, and are bound to this lease if the holds have a fixed one.
+    Held(i64, Option<Arc<OwnLease>>),
     /// Nothing was written, because of this lock, whose oldest key is this one.
     Busy(usize, KeyValue),
 }
@@ -33,12 +34,12 @@ impl Cluster {
         let link = self.link()?;
         let found = self.put_all(&link, entries).await;
         match found {
-            Ok(Found::Held(revision)) => {
-                for entry in entries {
-                    self.held(&link, &entry.hold_key, revision);
-                }
-                let token = |entry: &Entry| entry.fenced.then(|| revision.unsigned_abs());
-                Ok(TakenAll::Bound(entries.iter().map(token).collect(), Arc::clone(&link.client.session)))
+            Ok(Found::Held(revision, lease)) => {
+                let grant = |entry: &Entry| {
+                    let session = self.held(&link, &entry.hold_key, revision, lease.clone());
+                    (entry.fenced.then(|| revision.unsigned_abs()), session)
+                };
+                Ok(TakenAll::Bound(entries.iter().map(grant).collect()))
             }
             Ok(Found::Busy(number, first)) => {
                 for entry in entries {
@@ -59,20 +60,29 @@ impl Cluster {
     }
 
     /// Writes a key for each, if there is none below any of the names.
-    async fn put_all(&self, link: &Link, entries: &[Entry]) -> Result<Found, StoreError> {
+    async fn put_all(self: &Arc<Self>, link: &Link, entries: &[Entry]) -> Result<Found, StoreError> {
+        let own = match entries.iter().filter_map(|entry| entry.length).max() {
+            Some(length) => Some(self.own_lease(link, length).await?),
+            None => None,
+        };
+        let under = own.as_ref().map_or(link.client.lease, |own| own.id);
         let spans: Vec<_> = entries.iter().map(|entry| keys::all(&entry.hold_key.resource)).collect();
         let mut then: Vec<_> = {
             let (mut places, lease) = (self.places.lock(), link.client.lease);
-            let key = |entry: &Entry| put(&places.enter(&entry.hold_key, lease).key, Vec::new(), lease);
+            let key = |entry: &Entry| put(&places.enter(&entry.hold_key, lease).key, Vec::new(), under);
             entries.iter().map(key).collect()
         };
-        then.extend(self.record(link, entries[0].hold_key.owner.client));
+        let client = entries[0].hold_key.owner.client;
+        then.extend(match &own {
+            Some(own) => Some(self.own_record(own.id, client)),
+            None => self.record(link, client),
+        });
         let compare = spans.iter().map(|span| created(span, 0)).collect();
         let otherwise = spans.iter().map(|span| read(oldest(span, 1))).collect();
-        let done = transact(link, Transaction { compare, then, otherwise }).await?;
+        let done = transact_under(link, under, Transaction { compare, then, otherwise }).await?;
         if done.held {
-            link.client.is_recorded.store(true, Ordering::Relaxed);
-            return Ok(Found::Held(done.revision));
+            link.client.is_recorded.fetch_or(own.is_none(), Ordering::Relaxed);
+            return Ok(Found::Held(done.revision, own));
         }
         let busy =
             done.found().enumerate().find_map(|(number, found)| Some((number, found.first()?.clone())));
@@ -84,8 +94,7 @@ impl Cluster {
     fn watch_holder(&self, hold_key: &HoldKey, first: &KeyValue) {
         // There may be another connection by now, on which watches report.
         let Ok(link) = self.link() else { return };
-        let (span, created_until) = (Span::only(first.key.clone()), first.create_revision);
-        let watched = Watched { hold_key: hold_key.clone(), span, created_until, found: 1 };
+        let watched = Watched::only(hold_key, first.key.clone(), first.create_revision);
         self.watches.begin_of_name(&link.watches, &hold_key.resource, watched);
     }
 }

@@ -52,7 +52,17 @@ fn read_by(outcomes: &[Outcome]) -> impl Iterator<Item = &[KeyValue]> {
 
 /// Carries a transaction out.
 pub(super) async fn transact(link: &Link, transaction: Transaction) -> Result<Done, StoreError> {
-    let Transacted { header, held, outcomes } = link.call(calls::TRANSACTION, transaction).await?;
+    transact_under(link, link.client.lease, transaction).await
+}
+
+/// Carries a transaction out that binds keys to this lease; zero if to several.
+pub(super) async fn transact_under(
+    link: &Link,
+    lease: i64,
+    transaction: Transaction,
+) -> Result<Done, StoreError> {
+    let transacted = link.call_under(lease, calls::TRANSACTION, transaction).await?;
+    let Transacted { header, held, outcomes } = transacted;
     let header = header.ok_or_else(|| {
         StoreError::Unknown(ServerError::Unavailable("the reply has no revision: is this etcd?".into()))
     })?;
@@ -104,7 +114,12 @@ pub(super) fn written(key: &[u8], revision: i64) -> Compare {
 }
 
 pub(super) fn put(key: &[u8], value: Vec<u8>, lease: i64) -> Operation {
-    operation(Request::Put(Put { key: key.to_vec(), value, lease }))
+    operation(Request::Put(Put { key: key.to_vec(), value, lease, keeps_value: false }))
+}
+
+/// Binds a key that is there to this lease.
+pub(super) fn put_again(key: &[u8], lease: i64) -> Operation {
+    operation(Request::Put(Put { key: key.to_vec(), value: Vec::new(), lease, keeps_value: true }))
 }
 
 pub(super) fn delete(key: &[u8]) -> Operation {

@@ -37,9 +37,14 @@ impl Cluster {
         if client.is_recorded.load(Ordering::Relaxed) {
             return None;
         }
+        Some(self.own_record(client.lease, id))
+    }
+
+    /// The operation that writes who this client is beside another lease of it: the hold may outlast the client.
+    pub(super) fn own_record(&self, lease: i64, id: ClientId) -> Operation {
         let info = self.identity.as_ref().map(|identity| format!("\n{}", to_json(&identity.info)));
         let value = format!("{id}{}", info.unwrap_or_default()).into_bytes();
-        Some(put(&keys::client(client.lease), value, client.lease))
+        put(&keys::client(lease), value, lease)
     }
 
     /// The holder of a resource: this owner, if it is one of several.

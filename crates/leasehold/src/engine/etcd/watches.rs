@@ -13,7 +13,7 @@ use crate::engine::{HoldKey, Resource};
 use crate::mutex::Mutex;
 
 /// What is watched, and for which owner.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Watched {
     /// A waiter, or a holder.
     pub(super) hold_key: HoldKey,
@@ -22,6 +22,13 @@ pub(super) struct Watched {
     pub(super) created_until: i64,
     /// … there were so many.
     pub(super) found: usize,
+}
+
+impl Watched {
+    /// One key, which was created at this revision.
+    pub(super) fn only(hold_key: &HoldKey, key: Vec<u8>, created: i64) -> Self {
+        Self { hold_key: hold_key.clone(), span: Span::only(key), created_until: created, found: 1 }
+    }
 }
 
 #[derive(Debug, Default)]

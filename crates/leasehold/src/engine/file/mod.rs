@@ -305,7 +305,7 @@ impl Store for FileStore {
         });
     }
 
-    fn is_there(&self, key: &HoldKey, done: impl Done<bool>) {
+    fn is_there(&self, key: &HoldKey, _length: Option<Duration>, done: impl Done<bool>) {
         let place = self.0.places.lock().get(&key.of_hold()).cloned();
         done.done(Ok(place.is_some_and(|place| self.0.is_held(key, &place))));
     }

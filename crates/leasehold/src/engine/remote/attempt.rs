@@ -150,16 +150,22 @@ impl<S: Store> Inner<S> {
         let takes: Vec<_> =
             claims.iter().zip(&grants).map(|(claim, grant)| take(claim, grant.length, None)).collect();
         let effects = Arc::clone(self);
-        let enter = move |grants: Vec<Grant>, tokens: Vec<Option<u64>>, session: Option<Arc<Session>>| {
-            for (grant, token) in grants.into_iter().zip(&tokens) {
-                grant.enter(&effects, *token, session.clone());
-            }
-            AttemptAll::Granted(tokens.into_iter().map(|token| (None, token)).collect())
+        let enter = move |grants: Vec<Grant>, granted: Vec<(Option<u64>, Option<Arc<Session>>)>| {
+            let enter = |(grant, (token, session)): (Grant, (Option<u64>, Option<Arc<Session>>))| {
+                grant.enter(&effects, token, session);
+                (None, token)
+            };
+            AttemptAll::Granted(grants.into_iter().zip(granted).map(enter).collect())
         };
         let effects = Arc::clone(self);
         let (done, reply) = step(move |taken| match taken {
-            Ok(TakenAll::Granted(tokens)) => Ok(enter(grants, tokens, None)),
-            Ok(TakenAll::Bound(tokens, session)) => Ok(enter(grants, tokens, Some(session))),
+            Ok(TakenAll::Granted(tokens)) => {
+                Ok(enter(grants, tokens.into_iter().map(|token| (token, None)).collect()))
+            }
+            Ok(TakenAll::Bound(granted)) => {
+                let bound = granted.into_iter().map(|(token, session)| (token, Some(session)));
+                Ok(enter(grants, bound.collect()))
+            }
             Ok(TakenAll::Busy(number, busy)) => {
                 effects.queues.heard(&grants[number].hold.key);
                 Ok(AttemptAll::Busy(number, busy))

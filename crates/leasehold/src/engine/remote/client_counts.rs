@@ -1,7 +1,6 @@
 //! Counts that only this client keeps, for stores whose server stores one hold and not how often it was entered.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Inner;
 use super::attempt::take;
@@ -10,7 +9,7 @@ use super::ledger::Entry;
 use super::store::{By, LeaseOf, Store, StoreError, Taken, Verdict};
 use crate::engine::{Attempt, Claim, Family, Holding, Reply, Resource};
 use crate::env::{self, Instant};
-use crate::lease::Bounds;
+use crate::lease::{Bounds, Lease};
 use crate::owner::OwnerId;
 
 impl<S: Store> Inner<S> {
@@ -21,15 +20,20 @@ impl<S: Store> Inner<S> {
             return Reply::now(Attempt::Gone);
         };
         let (length, token, due) = (bounds.length(begun), hold.token.filter(|_| claim.fenced), hold.due());
+        let is_fixed =
+            [hold.bounds().lease, claim.lease].iter().any(|lease| matches!(lease, Lease::Fixed(_)));
         let hold = Entry::new(hold.key, hold.shard, hold.term, bounds, begun);
-        if self.store.traits().lease == LeaseOf::Session {
+        let lease_of = self.store.traits().lease;
+        if lease_of != LeaseOf::Hold {
             // The lease of a read-write lock is never shortened.
             let end = hold.end(begun, length);
             let is_rw = claim.key.resource.kind.family() == Family::Rw;
-            self.renewal.ends_at(claim.key, if is_rw { end.max(due) } else { end });
-            if claim.fenced {
-                return self.mint(claim, hold, begun, length);
+            let end = if is_rw { end.max(due) } else { end };
+            if claim.fenced || (is_fixed && lease_of == LeaseOf::SessionOrHold) {
+                self.renewal.ends_at(claim.key, end.min(due));
+                return self.reenter_there(claim, hold, begun, end);
             }
+            self.renewal.ends_at(claim.key, end);
             return Reply::now(Attempt::Granted(Some(hold.requested_until(begun, length)), None));
         }
         let (effects, key, before) = (Arc::clone(self), claim.key.clone(), claim.held);
@@ -46,24 +50,34 @@ impl<S: Store> Inner<S> {
         reply
     }
 
-    /// Requests the token of a re-entry, of which the server knows nothing else.
-    fn mint(
+    /// Requests the token of a re-entry, or the lease that the hold has from then on until `end`. The server knows nothing else of
+    /// it.
+    fn reenter_there(
         self: &Arc<Self>,
         claim: &Claim,
         hold: Entry,
         begun: Instant,
-        length: Duration,
+        end: Instant,
     ) -> Reply<Attempt> {
         let (effects, key, before) = (Arc::clone(self), claim.key.clone(), claim.held);
+        let (length, is_fenced) = (hold.requested().length(begun), claim.fenced);
         let (done, reply) = step(move |taken: Result<Taken, StoreError>| {
-            let Ok(Taken::Granted(token) | Taken::Bound(token, _)) = taken else {
-                effects.renewal.set_count(&key, before);
-                return match taken {
-                    Err(error) => Err(effects.explained(hold.shard, error)),
-                    Ok(_) => Ok(Attempt::Gone),
-                };
+            let (token, session) = match taken {
+                Ok(Taken::Granted(token)) => (token, None),
+                Ok(Taken::Bound(token, session)) => (token, Some(session)),
+                taken => {
+                    effects.renewal.set_count(&key, before);
+                    return match taken {
+                        Err(error) => Err(effects.explained(hold.shard, error)),
+                        Ok(_) => Ok(Attempt::Gone),
+                    };
+                }
             };
-            Ok(Attempt::Granted(Some(hold.requested_until(begun, length)), token))
+            if let Some(session) = session {
+                hold.term.bind(session);
+            }
+            effects.renewal.ends_at(&key, end);
+            Ok(Attempt::Granted(Some(hold.requested_until(begun, length)), token.filter(|_| is_fenced)))
         });
         self.requesting().take(&take(claim, length, None), done);
         reply

@@ -394,9 +394,20 @@ impl<S: Store> Engine for Remote<S> {
         self.inner.renewal.forget(key);
         let (effects, of, open) = (Arc::clone(&self.inner), key.clone(), Open::new(&self.inner));
         let shard = self.inner.store.shard(&key.resource);
+        let (end, lease) = (env::now() + rest, self.inner.store.traits().lease);
+        let (step, last_step) = oneshot::channel();
         let (done, reply) = caller(move |abandoned: Result<bool, StoreError>| {
             // The waiters of this client do not ask the server while a hold of it is in the way.
             effects.queues.wake(&of);
+            if abandoned.is_err() && lease != LeaseOf::Hold {
+                // It may last as long as the session. Its owner does not try again before the undo.
+                let (inner, of) = (Arc::clone(&effects), of.clone());
+                effects.io.spawn(async move {
+                    env::sleep_until(end).await;
+                    inner.undo(&of, 0, never());
+                    drop(last_step.await);
+                });
+            }
             let result = match abandoned {
                 Err(StoreError::Refused(ServerError::NotALock)) => Ok(false),
                 abandoned => abandoned.map_err(|error| effects.explained(shard, error)),
@@ -406,8 +417,9 @@ impl<S: Store> Engine for Remote<S> {
         });
         if self.inner.is_sequenced {
             let (inner, of) = (Arc::clone(&self.inner), key.clone());
-            self.inner
-                .in_turn(key, move |over| inner.requesting().abandon(&of, rest, done.then(|| drop(over))));
+            self.inner.in_turn(key, move |over| {
+                inner.requesting().abandon(&of, rest, done.then(|| drop(step.send(over))));
+            });
         } else {
             self.inner.requesting().abandon(key, rest, done);
         }
@@ -437,6 +449,9 @@ impl<S: Store> Engine for Remote<S> {
         let limit = hold.bounds().limit;
         let length = limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
         if hold.term.has_session() {
+            let is_extended =
+                matches!(hold.bounds().lease, Lease::Fixed(_)) && length > hold.term.remaining();
+            let lasts = is_extended.then_some(length);
             let (effects, of) = (Arc::clone(&self.inner), key.clone());
             let (done, reply) = caller(move |is_there: Result<bool, StoreError>| {
                 if !is_there.map_err(|error| effects.explained(hold.shard, error))? {
@@ -452,7 +467,7 @@ impl<S: Store> Engine for Remote<S> {
                 // The caller moves the deadline only further away.
                 Ok(Renewed::Until(until))
             });
-            self.inner.store.is_there(key, done);
+            self.inner.store.is_there(key, lasts, done);
             return reply;
         }
         let effects = Arc::clone(&self.inner);
@@ -480,7 +495,7 @@ impl<S: Store> Engine for Remote<S> {
             self.inner.renewal.set_count(key, count);
             return;
         }
-        let until = if traits.lease == LeaseOf::Session { never() } else { expiry.at() };
+        let until = if traits.lease == LeaseOf::Hold { expiry.at() } else { never() };
         self.inner.undo(key, count, until);
     }
 
@@ -656,8 +671,9 @@ impl<S: Store> Engine for Remote<S> {
         // A hold under a session that is not released by then expires after the time that a lease would have had.
         for hold in lost.iter().filter(|hold| hold.term.has_session()).cloned() {
             let inner = Arc::clone(&self.inner);
+            let end = hold.due().min(env::now() + hold.bounds().lease.length());
             self.inner.io.spawn(async move {
-                env::sleep_for(hold.bounds().lease.length()).await;
+                env::sleep_until(end).await;
                 inner.undo(&hold.key, 0, never());
             });
         }

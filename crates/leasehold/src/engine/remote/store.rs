@@ -64,16 +64,17 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Sets the end of a hold to `rest` from now, be that sooner or later, and wakes its waiters; false if it was gone. Called
-    /// only where each hold has a lease.
+    /// Sets the end of a hold to `rest` from now, be that sooner or later, and wakes its waiters; false if it was gone. The store
+    /// ends it then if its server does not. Called only where a hold can have a lease.
     fn abandon(&self, _key: &HoldKey, _rest: Duration, _done: impl Done<bool>) {}
 
     /// Renews holds of one kind on one shard for so long each, or only checks those with zero. One verdict for each. Called
     /// only where each hold has a lease.
     fn renew(&self, _kind: Kind, _holds: &[(&HoldKey, Duration)], _done: impl Done<Vec<Verdict>>) {}
 
-    /// Whether a hold under a session is still there. The session itself is not asked.
-    fn is_there(&self, _key: &HoldKey, done: impl Done<bool>) {
+    /// Whether a hold under a session is still there. The session itself is not asked. A hold with a fixed lease lasts for at
+    /// least `length` from then on, if that is given.
+    fn is_there(&self, _key: &HoldKey, _length: Option<Duration>, done: impl Done<bool>) {
         done.done(Ok(true));
     }
 
@@ -196,6 +197,10 @@ pub(crate) enum LeaseOf {
     /// A session or connection that all holds share, which the store keeps alive: [`Taken::Bound`]. The server has no fixed
     /// leases and no limits, so the client releases holds that have expired.
     Session,
+    /// The same; but a hold with a fixed lease has one on the server, and a session of its own that lasts as long. The server
+    /// ends it later than its lease is over, so the client does here, too. A [`take`](Store::take) for a re-entry sets it anew.
+    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only etcd has both"))]
+    SessionOrHold,
 }
 
 /// Which side does it.
@@ -325,9 +330,9 @@ pub(crate) enum Taken {
 pub(crate) enum TakenAll {
     /// All, with their tokens, if they were requested.
     Granted(Vec<Option<u64>>),
-    /// The same, for as long as this session lasts.
+    /// The same, each for as long as its session lasts.
     #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only etcd has both"))]
-    Bound(Vec<Option<u64>>, Arc<Session>),
+    Bound(Vec<(Option<u64>, Arc<Session>)>),
     /// None, because of this one.
     Busy(usize, Busy),
 }
