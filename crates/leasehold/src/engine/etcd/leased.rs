@@ -56,10 +56,13 @@ impl Cluster {
             }
             if let Some(revision) = made? {
                 let session = self.holds(&link, hold_key, (key_of(hold_key), revision), None);
-                return Ok(match ends {
-                    Ends::Kept(_) => Taken::Bound(None, session),
-                    _ => Taken::Granted(None),
-                });
+                if let Ends::Kept(_) = ends {
+                    return Ok(Taken::Bound(None, session));
+                }
+                if let Some(place) = self.places.lock().get(hold_key) {
+                    place.outlasts = true;
+                }
+                return Ok(Taken::Granted(None));
             }
         }
     }

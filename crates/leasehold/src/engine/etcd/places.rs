@@ -48,6 +48,8 @@ pub(super) struct Place {
     pub(super) leases: Vec<Arc<OwnLease>>,
     /// What its hold lasts as long as, if that is not the session of the client.
     pub(super) session: Option<Arc<Session>>,
+    /// Its hold has an end of its own, or none, without such a session.
+    pub(super) outlasts: bool,
 }
 
 impl Place {
@@ -64,6 +66,7 @@ impl Place {
             fate: None,
             leases: Vec::new(),
             session: None,
+            outlasts: false,
         }
     }
 
@@ -183,7 +186,7 @@ impl Places {
 
     /// The session has ended: places whose keys have leases of their own stay.
     pub(super) fn end_session(&mut self) {
-        self.all.retain(|_, place| !place.leases.is_empty());
+        self.all.retain(|_, place| place.outlasts || !place.leases.is_empty());
         let Self { all, owners, .. } = self;
         owners.retain(|_, of| all.contains_key(of));
         (self.spent, self.late) = Default::default();
@@ -224,6 +227,17 @@ mod tests {
         assert_eq!(places.owner(b"n/1f"), Some(&one));
         places.remove(&one);
         assert_eq!(key(&mut places, &hold_key(Kind::Lock, 4)), "n/1f", "it is free again");
+    }
+
+    #[test]
+    fn holds_with_an_end_of_their_own_outlast_the_session() {
+        let mut places = Places::default();
+        let [kept, permanent] = [1, 2].map(|number| hold_key(Kind::LeasedSemaphore, number));
+        places.hold(&kept, 31, b"one".to_vec(), 7);
+        places.hold(&permanent, 31, b"two".to_vec(), 8).outlasts = true;
+        places.end_session();
+        assert!(places.get(&kept).is_none() && places.get(&permanent).is_some());
+        assert_eq!((places.owner(b"one"), places.owner(b"two")), (None, Some(&permanent)));
     }
 
     #[test]
