@@ -33,6 +33,8 @@ func connect(a args) (Contender, error) {
 		// default a waiter gives up after 32 attempts, and here a waiter waits until it has the lock.
 		client := goredislib.NewClient(&goredislib.Options{Addr: address})
 		return redSync{redsync.New(goredis.NewPool(client)), a.lease()}, nil
+	case "go-etcd":
+		return connectEtcd(a)
 	}
 	return nil, fmt.Errorf("there is no contender %s", a["contender"])
 }

@@ -1,4 +1,4 @@
-// The drivers of rueidislock and redsync. The protocol with the harness and the jobs are described in
+// The drivers of rueidislock, redsync and the mutex of etcd's own client. The protocol with the harness and the jobs are described in
 // drivers/src/lib.rs and drivers/src/jobs.rs.
 package main
 

@@ -42,6 +42,11 @@ pub(crate) struct Args {
     options: Options,
 }
 
+const GO: Tool = Tool {
+    reason: "rueidislock, redsync and the locks of etcd's own client are written in it; from 1.21 on it fetches the version they need",
+    ..tools::GO
+};
+
 const TOOLS: &[Tool] = &[
     // The first is needed for every measurement on a server.
     Tool { reason: "all contenders are measured on one server", ..tools::REDIS },
@@ -51,10 +56,7 @@ const TOOLS: &[Tool] = &[
         reason: "the gathering is also held with GET_LOCK",
         source: Source::Debian("mariadb-server"),
     },
-    Tool {
-        reason: "rueidislock and redsync are written in it; from 1.21 on it fetches the version they need",
-        ..tools::GO
-    },
+    GO,
     Tool { reason: "Redisson and Lettuce run on it", ..tools::JAVA },
     Tool { reason: "it fetches Redisson and Lettuce", ..tools::MAVEN },
     Tool { reason: "redlock runs on it", ..tools::NODE },
@@ -62,10 +64,15 @@ const TOOLS: &[Tool] = &[
     Tool { reason: "redis-py gets a virtual environment of its own", ..tools::VENV },
 ];
 
+/// For the locks on etcd.
+const ETCD_TOOLS: &[Tool] = &[Tool { reason: "locks on etcd are measured on it", ..tools::ETCD }, GO];
+
+const GO_BUILD: (&str, &str) = ("Go", "go build -C bench/go -o ../target/drivers/go/bench .");
+
 /// Each fetches the versions of its lock file, so only the first run takes long.
 const BUILDS: &[(&str, &str)] = &[
     ("Rust", "cargo build --release --locked --manifest-path bench/Cargo.toml"),
-    ("Go", "go build -C bench/go -o ../target/drivers/go/bench ."),
+    GO_BUILD,
     ("Java", "mvn --quiet --batch-mode --file bench/java/pom.xml process-classes"),
     ("Node", "npm ci --prefix bench/node --no-audit --no-fund --silent"),
     ("Python", "python3 -m venv bench/target/drivers/python"),
@@ -80,6 +87,15 @@ const OWN_BUILDS: &[(&str, &str)] = &[(
     "new",
     "cargo build --release --locked --manifest-path bench/Cargo.toml --bin bench-harness --bin leasehold --bin memory --bin flock",
 )];
+
+/// The drivers of locks on etcd.
+const ETCD_BUILDS: &[(&str, &str)] = &[
+    (
+        "Rust",
+        "cargo build --release --locked --manifest-path bench/Cargo.toml --bin bench-harness --bin leasehold --bin raw_etcd",
+    ),
+    GO_BUILD,
+];
 
 /// The same with metrics on and a recorder for Prometheus.
 const WITH_METRICS: &[(&str, &str)] = &[(
@@ -127,6 +143,9 @@ pub(crate) fn run(Args { yes, list, against, metrics, options }: &Args) -> Resul
 
 /// The programs and builds that a plan needs. Only drivers in Rust compare the library with itself.
 fn needed(plan: &[Step], is_against: bool) -> (&'static [Tool], &'static [(&'static str, &'static str)]) {
+    if plan::needs_etcd(plan) {
+        return (ETCD_TOOLS, ETCD_BUILDS);
+    }
     let needs_server = plan::needs_server(plan);
     if is_against || !needs_server {
         (&TOOLS[..usize::from(needs_server)], OWN_BUILDS)
@@ -158,6 +177,7 @@ mod tests {
             "bench --nonsense",
             "bench U1",
             "bench --seconds -1",
+            "bench --engines redis",
             "bench --seconds many",
             "bench --turns 0",
             "bench --against HEAD --rounds 3",
@@ -168,6 +188,8 @@ mod tests {
         for (line, named) in [
             ("bench --only U1,X9", "X9"),
             ("bench --contenders unknown", "unknown"),
+            ("bench --only E1", "measured with --engines etcd"),
+            ("bench --engines etcd --only U1", "measured without --engines etcd"),
             ("bench --against HEAD --only C3", "C3"),
             ("bench --against HEAD --contenders redisson", "redisson"),
             ("bench --against no-such-revision", "no-such-revision"),
@@ -188,6 +210,9 @@ mod tests {
         assert_eq!(u1, [vec!["leasehold", "raw"], vec!["client-setnx"], vec!["redisson"]]);
         let files = steps("bench --only F1");
         assert_eq!(files, [["leasehold-file", "leasehold-file-block", "flock"]]);
+        let etcd = steps("bench --engines etcd");
+        let (all, two) = (vec!["leasehold-etcd", "raw-etcd", "go-etcd"], vec!["leasehold-etcd", "go-etcd"]);
+        assert_eq!(etcd, [all.clone(), all, two.clone(), two]);
         let c1 = steps("bench --only C1 --contenders leasehold,client");
         assert_eq!(c1, [["leasehold"]]);
     }
@@ -202,6 +227,7 @@ mod tests {
         for line in ["bench --only F1,F2", "bench --only M", "bench --only F2,M-16"] {
             assert_eq!(needed(line), (0, 1), "{line}");
         }
+        assert_eq!(needed("bench --engines etcd"), (ETCD_TOOLS.len(), ETCD_BUILDS.len()));
         for line in ["bench", "bench --only F1,U1"] {
             assert_eq!(needed(line), (TOOLS.len(), BUILDS.len()), "{line}");
         }
@@ -235,6 +261,7 @@ mod tests {
             "bench --quick --only U1,M-16 --contenders leasehold,redisson --out a/report",
             "bench --rounds 2 --turns 7 --seconds 0.5 --warm-up 0.1 --rust a --drivers b",
             "bench --old a --turns 3",
+            "bench --engines etcd --only E1",
         ] {
             let options = parse(line).unwrap().options;
             let words = [vec!["bench".into()], forward::words(&options)].concat();

@@ -38,13 +38,22 @@ pub(crate) fn gather(runner: &Runner, options: &Options) -> Facts {
         processor: line(&read("/proc/cpuinfo"), "model name"),
         memory: line(&read("/proc/meminfo"), "MemTotal"),
         kernel: kernel.unwrap_or_else(|_| "unknown".into()),
-        server: runner
-            .connect()
-            .map_or_else(|| String::from("no server"), |mut connection| info::version(&mut connection)),
+        server: match runner.connect() {
+            Some(mut connection) => info::version(&mut connection),
+            None if runner.has_etcd() => etcd_version(),
+            None => "no server".into(),
+        },
         rounds: options.rounds(),
         seconds: options.run().as_secs_f64(),
         turns: options.turns(),
         slice: options.slice().as_secs_f64(),
         load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
     }
+}
+
+fn etcd_version() -> String {
+    let output = Command::new("etcd").arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let version = text.lines().next().and_then(|line| line.strip_prefix("etcd Version: "));
+    format!("etcd {}, one member, its data in memory", version.unwrap_or("of an unknown version"))
 }

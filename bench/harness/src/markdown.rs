@@ -70,14 +70,20 @@ pub(crate) fn columns(scenario: &Scenario) -> &'static [Column] {
         column("p99", "p99, µs", 1.0),
         column("client_cpu", "CPU, µs a pair", 1.0),
     ];
+    const E4: &[Column] = &[
+        column("rate", "grants/s", 1.0),
+        column("p99", "p99 wait, ms", 1e3),
+        column("jain_tasks", "fairness, tasks", 1.0),
+    ];
     match scenario.group {
         "U1" | "T1" => U1,
         "U2" | "T2" => U2,
         "C1" => C1,
         "C2" => C2,
         "C3" => C3,
-        "H" | "F2" | "T3" => H,
-        "F1" => F1,
+        "H" | "F2" | "T3" | "E3" => H,
+        "F1" | "E1" | "E2" => F1,
+        "E4" => E4,
         "W1" => W1,
         "W2" => W2,
         "G" => G,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bench_drivers::{Histogram, Outcome, RECORD, wire};
 use leasehold_servers::certificates::Certificates;
 use leasehold_servers::resp::{Connection, Value};
-use leasehold_servers::server::{Flavour, Server};
+use leasehold_servers::server::{Etcd, Flavour, Server};
 
 use crate::driver::{Driver, Places};
 use crate::info::Info;
@@ -29,6 +29,8 @@ pub(crate) struct Runner {
     server: Option<Arc<Server>>,
     /// None if no contender of the plan needs one.
     tls: Option<Arc<TlsServer>>,
+    /// None if no contender of the plan needs one.
+    etcd: Option<Arc<Etcd>>,
     run: Duration,
     warm_up: Duration,
     last_turns: Duration,
@@ -62,6 +64,7 @@ impl Runner {
             places: Places::new(options)?,
             server: plan::needs_server(plan).then(start),
             tls: plan::needs_tls(plan).then(|| Arc::new(TlsServer::start())),
+            etcd: plan::needs_etcd(plan).then(|| Arc::new(Etcd::start())),
             run: options.run(),
             warm_up: options.warm_up(),
             last_turns: options.last_turns(),
@@ -110,6 +113,11 @@ impl Runner {
         self.server.as_ref().map(|server| server.connect())
     }
 
+    /// Whether there is a server of etcd.
+    pub(crate) fn has_etcd(&self) -> bool {
+        self.etcd.is_some()
+    }
+
     /// The server of a contender, if there is one.
     fn server_of(&self, contender: &Contender) -> Option<&Server> {
         match &self.tls {
@@ -129,7 +137,10 @@ impl Runner {
 
     /// The arguments of every driver.
     pub(crate) fn words(&self, contender: &Contender, job: &str, prefix: &str, tasks: usize) -> Vec<String> {
-        let url = self.server_of(contender).map_or_else(String::new, Server::url);
+        let url = match &self.etcd {
+            Some(etcd) if contender.family == Family::Etcd => etcd.url(),
+            _ => self.server_of(contender).map_or_else(String::new, Server::url),
+        };
         let ca = self.tls.as_ref().filter(|_| contender.tls);
         let ca = ca.map(|tls| format!("ca={}", tls.certificates.ca().display()));
         let words = [

@@ -41,12 +41,14 @@ pub(crate) enum Family {
     Memory,
     /// No server: files of this machine.
     File,
+    /// A server of etcd.
+    Etcd,
 }
 
 impl Family {
     /// Whether its contenders are measured on the harness' Redis server.
     pub(crate) fn needs_server(self) -> bool {
-        !matches!(self, Self::Memory | Self::File)
+        !matches!(self, Self::Memory | Self::File | Self::Etcd)
     }
 }
 
@@ -245,6 +247,27 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         ..USUAL
     },
     Contender { id: "flock", family: Family::File, program: Program::Rust("flock"), ..USUAL },
+    Contender {
+        id: "leasehold-etcd",
+        family: Family::Etcd,
+        program: Program::Rust("leasehold"),
+        baselines: &["raw-etcd", "go-etcd"],
+        ..USUAL
+    },
+    Contender {
+        id: "raw-etcd",
+        family: Family::Etcd,
+        program: Program::Rust("raw_etcd"),
+        waits_not: NO_LOGIC,
+        ..USUAL
+    },
+    Contender {
+        id: "go-etcd",
+        family: Family::Etcd,
+        program: Program::Go,
+        words: &["contender=go-etcd"],
+        ..USUAL
+    },
 ];
 
 impl Contender {

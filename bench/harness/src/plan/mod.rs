@@ -49,14 +49,27 @@ pub(crate) fn needs_tls(plan: &[Step]) -> bool {
     plan.iter().flat_map(|step| &step.contenders).any(|contender| contender.tls)
 }
 
+/// Whether the contenders of a plan are measured on etcd.
+pub(crate) fn needs_etcd(plan: &[Step]) -> bool {
+    plan.iter().any(|step| step.scenario.is_on_etcd())
+}
+
 /// The steps of each round, in order.
 ///
 /// # Errors
 ///
 /// When a requested scenario or contender does not exist.
 pub(crate) fn plan(options: &Options) -> Result<Vec<Step>, String> {
-    let Options { only, contenders, .. } = options;
-    let scenarios = scenarios();
+    let Options { only, contenders, engines, .. } = options;
+    let mut scenarios = scenarios();
+    let on_etcd = !engines.is_empty();
+    if let Some(other) =
+        only.iter().find(|only| scenarios.iter().any(|known| known.is(only) && known.is_on_etcd() != on_etcd))
+    {
+        let with = if on_etcd { "without" } else { "with" };
+        return Err(format!("the scenario {other} is measured {with} --engines etcd"));
+    }
+    scenarios.retain(|scenario| scenario.is_on_etcd() == on_etcd);
     if let Some(unknown) = only.iter().find(|only| !scenarios.iter().any(|known| known.is(only))) {
         return Err(format!("there is no scenario {unknown}; --list shows them"));
     }

@@ -12,6 +12,9 @@ pub(crate) struct Options {
     /// Only these scenarios, such as `U1,C1` or `U2-128`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) only: Vec<String>,
+    /// Locks on these engines in place of those on Redis, in memory and on files.
+    #[arg(long, value_delimiter = ',', value_parser = ["etcd"])]
+    pub(crate) engines: Vec<String>,
     /// Only these contenders, such as `leasehold,redisson`.
     #[arg(long, value_delimiter = ',')]
     pub(crate) contenders: Vec<String>,

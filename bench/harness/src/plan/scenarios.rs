@@ -100,6 +100,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(sized("M", 64, "in memory, one name, 64 tasks".into(), Job::Contend(contended), false));
     all.push(one("F1", "on files, uncontended, 1 task", Job::Pairs { tasks: 1 }));
     all.push(one("F2", "on files, release in one process to grant in another", Job::Contend(pair)));
+    all.push(one("E1", "on etcd, uncontended, 1 task", Job::Pairs { tasks: 1 }));
+    all.push(one("E2", "on etcd, uncontended, 64 tasks with a name each", Job::Pairs { tasks: 64 }));
+    let pair = Contention { work: Duration::from_millis(5), ..pair };
+    all.push(one("E3", "on etcd, release in one process to grant in another", Job::Contend(pair)));
+    all.push(one("E4", "on etcd, one name, 64 tasks of one process", Job::Contend(contended)));
     all
 }
 
@@ -123,6 +128,11 @@ impl Scenario {
         matches!(self.group, "F1" | "F2")
     }
 
+    /// Whether this one is about locks on etcd, which are measured apart.
+    pub(crate) fn is_on_etcd(&self) -> bool {
+        matches!(self.group, "E1" | "E2" | "E3" | "E4")
+    }
+
     /// Whether a contender takes part at all. One that takes part and is not able to is shown with the reason.
     pub(crate) fn is_for(&self, contender: &Contender) -> bool {
         let ours = contender.id.starts_with("leasehold");
@@ -134,6 +144,9 @@ impl Scenario {
             (_, Family::Memory) => false,
             (_, family) if self.is_on_files() => family == Family::File,
             (_, Family::File) => false,
+            ("E3" | "E4", Family::Etcd) => contender.cannot(self).is_none(),
+            (_, family) if self.is_on_etcd() => family == Family::Etcd,
+            (_, Family::Etcd) => false,
             ("G", family) => {
                 family == Family::Database || ours || ["redisson", "lettuce"].contains(&contender.id)
             }
