@@ -292,6 +292,13 @@ pub async fn se_23_as_many_tasks_work_at_once_as_there_are_permits(bench: &Bench
             let permit = soon(semaphore.acquire(1)).await?;
             peak.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             sleep(Duration::from_millis(30)).await;
+            // However long an acquire takes, the first ten work together.
+            let ten = async {
+                while peak.load(Ordering::SeqCst) < 10 {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            soon(ten).await;
             inside.fetch_sub(1, Ordering::SeqCst);
             permit.release().await?;
             Ok(())

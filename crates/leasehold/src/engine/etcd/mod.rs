@@ -208,10 +208,8 @@ impl Cluster {
             self.topics_are_not_watched();
             match fall {
                 Fall::Session => {
-                    link.give_up(&ServerError::Unavailable("the lease of this client is gone".into())).await;
                     streams = self.connect(&mut member, &mut client, None).await;
-                    // What was sent under the old lease may still be carried out.
-                    report(&self.events, |events| events.up(Shard::ONLY, true));
+                    report(&self.events, |events| events.rewatched());
                 }
                 Fall::Broken(reason) => {
                     report(&self.events, |events| events.down(Shard::ONLY));
