@@ -39,6 +39,15 @@ pub(crate) const ETCDCTL: Tool = Tool {
     source: Source::Debian("etcd-client"),
 };
 
+pub(crate) const MARIADB: Tool = Tool {
+    name: "MariaDB",
+    // The server is in a directory that not every path has.
+    probe: "env PATH=/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin:/bin mariadbd --version",
+    reason: "the tests of named locks start servers of their own",
+    // With the client program, and the one that makes the directory of a server.
+    source: Source::Debian("mariadb-server"),
+};
+
 pub(crate) const VENV: Tool = Tool {
     name: "python3-venv",
     // The part of Python that Debian packages separately, and a virtual environment needs.

@@ -280,7 +280,7 @@ impl ConnectOptions {
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
         let options = schemes::Options {
             identity: identity.clone(),
-            #[cfg(feature = "etcd")]
+            #[cfg(any(feature = "etcd", feature = "mysql"))]
             watchdog,
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,

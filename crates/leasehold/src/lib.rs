@@ -76,7 +76,7 @@ mod runtime_thread;
 mod rw_lock;
 mod semaphore;
 #[cfg_attr(
-    not(any(feature = "etcd", feature = "test-util")),
+    not(any(feature = "etcd", feature = "mysql", feature = "test-util")),
     expect(dead_code, reason = "no other engine loses sessions")
 )]
 mod session;

@@ -31,7 +31,7 @@ struct State {
 impl Session {
     /// A session that lasts until `deadline` if no heartbeat gets a reply.
     #[cfg_attr(
-        not(any(feature = "test-util", feature = "etcd")),
+        not(any(feature = "test-util", feature = "etcd", feature = "mysql")),
         expect(dead_code, reason = "no other engine has heartbeats")
     )]
     pub(crate) fn new(deadline: Instant) -> Arc<Self> {

@@ -60,6 +60,7 @@ pub(super) const ALL: Selection = Selection {
         tools::REDIS,
         tools::ETCD,
         tools::ETCDCTL,
+        tools::MARIADB,
         tools::VENV,
         tools::VALKEY,
         tools::REDIS_PY,
@@ -115,6 +116,7 @@ pub(super) const FAST: Selection = Selection {
         Suite {
             skip: &[
                 "conformance::etcd::",
+                "conformance::mysql::",
                 "conformance::redis::",
                 "conformance::sentinel::",
                 "conformance::tls::",
@@ -190,6 +192,22 @@ const ENGINES: &[Engine] = &[
     },
     Engine { name: "file", selection: FILE },
     Engine {
+        name: "mysql",
+        selection: Selection {
+            tools: &[tools::MARIADB],
+            builds: &[(
+                "build",
+                "cargo test --workspace --all-features --lib --bins --test suite --test mysql --no-run",
+            )],
+            suites: &[
+                Suite { only: "engine::mysql::", ..UNIT },
+                Suite { only: "conformance::mysql::", ..CONFORMANCE },
+                suite("faults and plain sessions", "-p leasehold-testkit --all-features --test mysql"),
+            ],
+            ..FAST
+        },
+    },
+    Engine {
         name: "redis",
         selection: Selection {
             // Some of its own tests compare it with Valkey or run beside redis-py.
@@ -239,6 +257,7 @@ pub(super) const ON_A_SERVER: &[Suite] = &[
             "conformance::etcd::",
             "conformance::example::",
             "conformance::file::",
+            "conformance::mysql::",
             "conformance::valkey::",
         ],
         ..CONFORMANCE
@@ -290,8 +309,8 @@ mod tests {
 
     #[test]
     fn engines_are_selected_by_name() {
-        let error = Engine::named("mysql").err().unwrap();
-        assert_eq!(error, "known are memory, sim, etcd, file, redis, valkey");
+        let error = Engine::named("oracle").err().unwrap();
+        assert_eq!(error, "known are memory, sim, etcd, file, mysql, redis, valkey");
         let memory = lines(&Engine::named("memory").unwrap().selection, None);
         assert!(memory[1].ends_with(" --test suite --no-fail-fast -- conformance::memory::"), "{memory:?}");
         let file = lines(&Engine::named("file").unwrap().selection, None);

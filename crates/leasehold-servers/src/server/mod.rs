@@ -1,10 +1,11 @@
-//! Real servers: Redis, Valkey and etcd, each started for a test and ended with it.
+//! Real servers: Redis, Valkey, etcd and MariaDB, each started for a test and ended with it.
 
 mod builder;
 mod directory;
 mod etcd;
 mod mark;
 mod monitor;
+mod mysql;
 mod process;
 mod program;
 mod subscription;
@@ -24,6 +25,7 @@ use process::Process;
 pub use builder::{Builder, TlsFiles};
 pub use etcd::{Etcd, EtcdctlLock};
 pub use monitor::Monitor;
+pub use mysql::{Mysql, MysqlSession};
 pub use program::Flavour;
 pub use subscription::{Message, Subscription};
 

@@ -4,6 +4,7 @@ mod etcd;
 mod example;
 mod files;
 mod memory;
+mod mysql;
 mod shared_server;
 mod sim;
 
@@ -21,6 +22,7 @@ pub use self::etcd::Etcd;
 pub use self::example::Example;
 pub use self::files::Files;
 pub use self::memory::Memory;
+pub use self::mysql::Mysql;
 pub use self::shared_server::SharedServer;
 pub use self::sim::Sim;
 
@@ -50,6 +52,8 @@ pub trait Backend: Send + Sync {
 pub const REMOVAL: &str = "removal by an operator";
 /// Lacking on an engine where only the client of a hold knows its hold count, and how long it lasts.
 pub const VIEW: &str = "view of another client's hold";
+/// Lacking on an engine that does not say which client has a lock.
+pub const TRACED: &str = "client of a lock's holder";
 /// Lacking on an engine that cannot say which locks are held.
 pub const LIST: &str = "listing of locks (`list`, `find`)";
 /// Lacking on an engine where no hold outlasts its holder.

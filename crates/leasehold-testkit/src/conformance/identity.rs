@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 use super::Outcome;
 use super::common::{LEASE, LONG_LEASE, MOMENT, Waiter, soon};
-use crate::bench::Bench;
+use crate::bench::{Bench, TRACED};
 
 fn labelled(connect: ConnectOptions) -> ConnectOptions {
     connect.label("web-3")
@@ -18,6 +18,7 @@ fn is_client_of(owner: Option<&Owner>, guard: &Guard) -> bool {
 }
 
 pub async fn own_401_the_holder_of_a_lock_is_traced_to_its_client(bench: &Bench) -> Outcome {
+    bench.needs(TRACED)?;
     let (lock, elsewhere) = (bench.lock_with(labelled).await, bench.lock().await);
     assert_eq!(elsewhere.holder().await?, None);
     let guard = lock.acquire().await?;
@@ -34,6 +35,7 @@ pub async fn own_401_the_holder_of_a_lock_is_traced_to_its_client(bench: &Bench)
 }
 
 pub async fn own_402_an_anonymous_client_publishes_nothing(bench: &Bench) -> Outcome {
+    bench.needs(TRACED)?;
     let anonymous = bench.lock_with(|connect| labelled(connect).anonymous()).await;
     let elsewhere = bench.lock().await;
     let guard = anonymous.acquire().await?;

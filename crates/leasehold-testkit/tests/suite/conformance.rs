@@ -11,6 +11,7 @@ leasehold_testkit::conformance! { sim_connections, paused, leasehold_testkit::be
 leasehold_testkit::conformance! { etcd, real_time, leasehold_testkit::bench::Etcd::shared() }
 leasehold_testkit::conformance! { example, paused, leasehold_testkit::bench::Example::new() }
 leasehold_testkit::conformance! { file, real_time, leasehold_testkit::bench::Files::new() }
+leasehold_testkit::conformance! { mysql, real_time, leasehold_testkit::bench::Mysql::shared() }
 leasehold_testkit::conformance! { redis, real_time, leasehold_testkit::bench::SharedServer::redis() }
 leasehold_testkit::conformance! { sentinel, real_time, leasehold_testkit::bench::SharedServer::sentinel() }
 leasehold_testkit::conformance! { tls, real_time, leasehold_testkit::bench::SharedServer::secure() }

@@ -1,6 +1,6 @@
 //! User and password of a client, and where they come from.
 
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "redis"))]
 mod login;
 
 use std::error::Error;
@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "redis"))]
 pub(crate) use self::login::Login;
 
 /// A user and its password, as [`ConnectOptions::credentials`](crate::ConnectOptions::credentials) wants them.
@@ -70,7 +70,7 @@ pub(crate) type Asked =
 /// A program's own source of credentials.
 #[derive(Clone)]
 #[cfg_attr(
-    not(any(feature = "etcd", feature = "redis")),
+    not(any(feature = "etcd", feature = "mysql", feature = "redis")),
     expect(dead_code, reason = "only a server asks for credentials")
 )]
 pub(crate) struct Provider(Arc<dyn Fn() -> Asked + Send + Sync>);
@@ -88,7 +88,7 @@ impl Provider {
     }
 }
 
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "redis"))]
 impl Provider {
     /// Asks the program.
     async fn credentials(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>> {

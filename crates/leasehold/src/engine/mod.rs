@@ -16,6 +16,8 @@ mod listing;
 pub(crate) mod memory;
 #[cfg(all(test, feature = "remote"))]
 mod model;
+#[cfg(feature = "mysql")]
+pub(crate) mod mysql;
 #[cfg(feature = "redis")]
 pub(crate) mod probe;
 mod profile;

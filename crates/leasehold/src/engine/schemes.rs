@@ -34,7 +34,7 @@ pub(crate) struct Options {
     /// Who the client is, unless it is anonymous.
     pub(crate) identity: Option<Arc<Identity>>,
     /// How long a hold without a lease of its own outlasts a client that is gone.
-    #[cfg(feature = "etcd")]
+    #[cfg(any(feature = "etcd", feature = "mysql"))]
     pub(crate) watchdog: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
@@ -56,6 +56,8 @@ const SCHEMES: &[&Scheme] = &[
     &super::etcd::SCHEME,
     #[cfg(feature = "file")]
     &super::file::SCHEME,
+    #[cfg(feature = "mysql")]
+    &super::mysql::SCHEME,
     &memory::SCHEME,
     #[cfg(feature = "test-util")]
     &super::remote::sim::SCHEME,

@@ -1,8 +1,8 @@
 //! URLs of engines, and what may be wrong with them.
 
-#[cfg(any(feature = "etcd", feature = "redis", feature = "file"))]
+#[cfg(any(feature = "etcd", feature = "file", feature = "mysql", feature = "redis"))]
 pub(crate) mod decode;
-#[cfg(any(feature = "etcd", feature = "redis"))]
+#[cfg(any(feature = "etcd", feature = "mysql", feature = "redis"))]
 pub(crate) mod parts;
 
 use thiserror::Error;
