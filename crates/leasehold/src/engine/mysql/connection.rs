@@ -29,7 +29,7 @@ pub(super) struct Connection {
 }
 
 /// A statement, and the texts in place of its question marks.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Call<'a> {
     sql: &'a str,
     texts: Vec<&'a [u8]>,
@@ -43,6 +43,9 @@ impl<'a> Call<'a> {
 
 /// The rows of a reply, or an error in their place.
 pub(super) type Rows = Result<Vec<Vec<Value>>, SqlError>;
+
+/// How often a release is repeated after an interruption.
+const TRIES: usize = 3;
 
 const QUIT: u8 = 0x01;
 const PING: u8 = 0x0e;
@@ -137,6 +140,24 @@ impl Connection {
     pub(super) async fn one(&mut self, call: Call<'_>) -> Result<Rows, ServerError> {
         let reply = self.run(std::slice::from_ref(&call)).await?;
         reply.into_iter().next().ok_or_else(|| Malformed.into())
+    }
+
+    /// Releases locks after an interruption: what was interrupted may have been carried out or not, the release of them included.
+    ///
+    /// # Errors
+    ///
+    /// When it is interrupted again and again. Then the connection has to be dropped, which frees them.
+    pub(super) async fn release_after(
+        &mut self,
+        interruption: &SqlError,
+        release: Call<'_>,
+    ) -> Result<(), ServerError> {
+        for _ in 0..TRIES {
+            if self.one(release.clone()).await?.is_ok() {
+                return Ok(());
+            }
+        }
+        Err(refused(interruption.clone()))
     }
 
     /// A round trip, after which the server waits for the next call as long as after any other.
@@ -290,4 +311,48 @@ fn closed() -> ServerError {
 
 fn lost(error: &io::Error) -> ServerError {
     ServerError::Unavailable(error.to_string())
+}
+
+/// A server whose replies are written down.
+#[cfg(test)]
+pub(super) mod script {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The packets that reply to one command.
+    pub(in super::super) type Reply = &'static [&'static [u8]];
+
+    pub(in super::super) const INTERRUPTED: Reply = &[b"\xff\x25\x05#70100Query execution was interrupted"];
+    pub(in super::super) const PREPARED: Reply = &[b"\0\x01\0\0\0\0\0\0\0\0\0\0"];
+    pub(in super::super) const ONE: Reply = &[b"\x01", COLUMN, END_OF_PART, b"\0\0\x01\0\0\0", END_OF_PART];
+    pub(in super::super) const NULL: Reply = &[b"\x01", COLUMN, END_OF_PART, b"\0\x04", END_OF_PART];
+    const COLUMN: &[u8] = b"\0\0\0\0\0\0\x0c\x3f\0\x01\0\0\0\x03";
+    const END_OF_PART: &[u8] = b"\xfe\0\0\x02\0";
+
+    /// A connection to a server that gives these replies, whatever the commands are, and then ends it.
+    pub(in super::super) async fn connection(replies: &'static [Reply]) -> Connection {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        tokio::spawn(async move {
+            let mut received = VecDeque::new();
+            for reply in replies {
+                while packets::next(&mut received).unwrap().is_none() {
+                    let mut bytes = [0; 512];
+                    match server.read(&mut bytes).await {
+                        Ok(length) if length > 0 => received.extend(&bytes[..length]),
+                        _ => return,
+                    }
+                }
+                let mut bytes = Vec::new();
+                for packet in *reply {
+                    packets::put(&mut bytes, 1, packet);
+                }
+                server.write_all(&bytes).await.unwrap();
+            }
+        });
+        let (received, statements) = (VecDeque::new(), BTreeMap::new());
+        Connection { socket, received, statements, is_idle: true, id: 7, is_mariadb: true }
+    }
 }

@@ -19,8 +19,6 @@ use crate::session::Session;
 /// How many functions are in one statement at most, and how many requests are read before they are sent.
 const MOST: usize = 64;
 const AT_ONCE: usize = 4 * MOST;
-/// How often a release is repeated that an operator has interrupted.
-const TRIES: usize = 3;
 
 /// A function of the server about one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -220,13 +218,10 @@ impl Worker {
         };
         let Err(error) = rows else { return Ok(rows) };
         let sql = Function::Release.statement(piece.requests.len());
-        for _ in 0..TRIES {
-            let released = self.connection.one(piece.call(&sql)).await?;
-            if released.is_ok() {
-                return Ok(if is_repeated { released } else { Err(error) });
-            }
-        }
-        Err(refused(error))
+        self.connection.release_after(&error, piece.call(&sql)).await?;
+        // A lock that was not there any more was released by what was interrupted: its connection is the same since it was granted.
+        let released = || vec![vec![Value::Number(1); piece.requests.len()]];
+        Ok(if is_repeated { Ok(released()) } else { Err(error) })
     }
 }
 
@@ -275,7 +270,30 @@ impl Piece {
 
 #[cfg(test)]
 mod tests {
+    use super::super::connection::script::{self, INTERRUPTED, NULL, ONE, PREPARED, Reply};
     use super::*;
+
+    /// The reply to a release on a connection whose server gives these replies.
+    async fn released(replies: &'static [Reply]) -> Result<Value, StoreError> {
+        let patience = Patience { idle: Duration::from_secs(30), reply: Duration::from_secs(2) };
+        let connection = script::connection(replies).await;
+        let (home, worker) = begin(connection, String::new(), patience, env::now());
+        let served = tokio::spawn(worker.serve());
+        let value = home.call(Function::Release, "n").await;
+        served.abort();
+        value
+    }
+
+    #[tokio::test]
+    async fn a_release_that_was_interrupted_is_repeated_and_says_that_the_lock_was_held() {
+        assert_eq!(released(&[PREPARED, ONE]).await.unwrap(), Value::Number(1));
+        assert_eq!(released(&[PREPARED, NULL]).await.unwrap(), Value::Null);
+        assert_eq!(released(&[INTERRUPTED, PREPARED, ONE]).await.unwrap(), Value::Number(1));
+        // It was carried out in spite of the interruption, so there was nothing left to release.
+        assert_eq!(released(&[PREPARED, INTERRUPTED, NULL]).await.unwrap(), Value::Number(1));
+        // The end of the connection frees the lock.
+        assert!(matches!(released(&[INTERRUPTED; 4]).await, Err(StoreError::Unknown(_))));
+    }
 
     #[test]
     fn requests_are_gathered_in_few_different_statements() {

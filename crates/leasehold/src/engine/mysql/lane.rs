@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::connection::{Call, Connection, Rows, number, refused};
 use super::home::{Function, Home, silent};
 use super::places::Grant;
-use super::{Server, WITHOUT_LANES};
+use super::{LOOK_AGAIN, Server, WITHOUT_LANES};
 use crate::engine::remote::store::{StoreError, Topic, report};
 use crate::env;
 use crate::error::ServerError;
@@ -26,6 +26,8 @@ const HELD_BY: &str = "SELECT IS_USED_LOCK(?)";
 const TOKEN: &str = "SELECT UUID_SHORT()";
 /// How long a waiter has to take a lock that was granted to its lane. A waiter that is not polled does not.
 const TURN: Duration = Duration::from_secs(2);
+/// A waiter that has missed its wake-up finds the lock when it looks.
+const _: () = assert!(LOOK_AGAIN.as_millis() < TURN.as_millis());
 /// How long a lane is kept without anything to do.
 const REST: Duration = Duration::from_secs(5);
 
@@ -177,11 +179,9 @@ impl Task {
             // The lane rests only when it has released its lock.
             None | Some(Job::Wait(..)) => connection.ping().await.map(|()| false),
             Some(Job::Release(reply)) => {
-                let rows = connection.one(Call::new(RELEASE, [name])).await?;
-                let is_released = rows.is_ok();
-                // The end of the connection frees the lock, too. The caller may be gone.
-                let _ = reply.send(outcome(&rows, |number| number == Some(1)));
-                Ok(is_released)
+                // If it fails, the end of the connection frees the lock. The caller may be gone.
+                let _ = reply.send(Ok(release(connection, name).await?));
+                Ok(true)
             }
             Some(Job::IsThere(reply)) => {
                 let rows = connection.one(Call::new(HELD_BY, [name])).await?;
@@ -242,10 +242,40 @@ fn wanted(job: Option<Job>) -> Option<(String, Topic)> {
     if let Some(Job::Wait(name, topic)) = job { Some((name, topic)) } else { None }
 }
 
+/// Releases a lock, in spite of interruptions. False if it was not held.
+async fn release(connection: &mut Connection, name: &str) -> Result<bool, ServerError> {
+    let release = Call::new(RELEASE, [name]);
+    let rows = connection.one(release.clone()).await?;
+    if let Err(interruption) = &rows {
+        connection.release_after(interruption, release).await?;
+        return Ok(true);
+    }
+    Ok(number(&rows) == Some(1))
+}
+
 /// The outcome of a job whose reply is one number.
 fn outcome<T>(rows: &Rows, read: impl FnOnce(Option<u64>) -> T) -> Result<T, StoreError> {
     match rows {
         Ok(_) => Ok(read(number(rows))),
         Err(error) => Err(StoreError::Unknown(refused(error.clone()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::script::{self, INTERRUPTED, NULL, ONE, PREPARED, Reply};
+    use super::*;
+
+    async fn released(replies: &'static [Reply]) -> Result<bool, ServerError> {
+        release(&mut script::connection(replies).await, "n").await
+    }
+
+    #[tokio::test]
+    async fn a_release_on_a_lane_that_was_interrupted_is_repeated() {
+        assert!(released(&[PREPARED, ONE]).await.unwrap());
+        assert!(!released(&[PREPARED, NULL]).await.unwrap());
+        assert!(released(&[INTERRUPTED, PREPARED, INTERRUPTED, ONE]).await.unwrap());
+        assert!(released(&[PREPARED, INTERRUPTED, NULL]).await.unwrap(), "it was carried out before");
+        assert!(released(&[INTERRUPTED; 4]).await.is_err());
     }
 }

@@ -94,7 +94,7 @@ static TRAITS: Traits = Traits {
 /// The longest time-out of a session, a year less a day.
 const LONGEST_IDLE: u64 = 364 * 24 * 3600;
 /// How often a waiter looks without a wake-up: a look at a lane sends nothing.
-const LOOK_AGAIN: Duration = Duration::from_secs(3);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long waiters poll after a lane has failed, before another one is opened.
 const WITHOUT_LANES: Duration = Duration::from_secs(1);
 /// The pauses between attempts to connect.

@@ -42,8 +42,11 @@ impl Server {
             let begun = env::now();
             let taken = connection.one(Call::new(MARK, [&*mark])).await?;
             checked(&taken)?;
+            let Some(taken) = number(&taken) else {
+                return Err(ServerError::Unavailable("the first lock of this client was interrupted".into()));
+            };
             let who = who(&mut connection, &mark).await?;
-            if number(&taken) != Some(1) || who != [connection.id.into(); 2] {
+            if taken != 1 || who != [connection.id.into(); 2] {
                 return Err(ServerError::Denied(MULTIPLEXED.into()));
             }
             let warnings = warnings(&mut connection).await?;
