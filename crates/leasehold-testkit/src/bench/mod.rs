@@ -63,8 +63,8 @@ pub const ONE_STEP: &str = "several locks in one step";
 
 /// Lacking on an engine where a lock with waiters is never free: the server grants it to the first of them at once.
 pub const FREE_WITH_WAITERS: &str = "free lock beside its waiters";
-/// Lacking on an engine where those who wait longer come before the owner that takes a lock over.
-pub const TAKEOVER_FIRST: &str = "takeover before those who wait";
+/// Lacking on an engine where older waiters come before the owner that takes a lock over.
+pub const TAKEOVER_FIRST: &str = "takeover before older waiters";
 /// Lacking on an engine where no reader overtakes a waiting writer, whatever its options are.
 pub const READERS_OVERTAKE: &str = "readers that overtake a waiting writer";
 /// Lacking on an engine whose tokens rise in steps greater than one.

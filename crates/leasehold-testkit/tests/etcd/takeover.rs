@@ -12,7 +12,7 @@ use crate::{PATIENCE, client, until};
 const BY_MESSAGE: Duration = Duration::from_secs(2);
 
 #[tokio::test]
-async fn own_611_a_takeover_comes_behind_those_who_wait_and_takes_over_once() {
+async fn own_611_a_takeover_comes_behind_older_waiters_and_takes_over_once() {
     let server = Etcd::start();
     let (one, other, third) = (client(&server).await, client(&server).await, client(&server).await);
     let mut last = 0;

@@ -1,6 +1,6 @@
 //! Locks that are taken away from their holder on purpose.
 //!
-//! One transaction deletes the key of the holder and writes that of the new owner, at the end of the queue: those who wait longer
+//! One transaction deletes the key of the holder and writes that of the new owner, at the end of the queue: older waiters
 //! come first. It also writes a note about each deleted key, so that the client of the old holder learns what has happened; the
 //! note is deleted after a while, or with the lease of the client that has written it.
 
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 60;
 const READ_BY_THEN: Duration = Duration::from_secs(30);
 
 impl Cluster {
-    /// Deletes the keys of those who keep an owner out, and writes its own. False if they have changed meanwhile, or are more than
+    /// Deletes the keys that keep an owner out, and writes its own. False if they have changed meanwhile, or are more than
     /// fit into one transaction.
     pub(super) async fn evict(
         self: &Arc<Self>,

@@ -199,7 +199,6 @@ pub(crate) enum LeaseOf {
     Session,
     /// The same; but a hold with a fixed lease has one on the server, and a session of its own that lasts as long. The server
     /// ends it later than its lease is over, so the client does here, too. A [`take`](Store::take) for a re-entry sets it anew.
-    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "only etcd has both"))]
     SessionOrHold,
 }
 
