@@ -32,10 +32,10 @@ async fn an_unsupported_operation_is_refused_with_the_reason_before_a_request() 
         else {
             panic!("{refused:?}")
         };
-        assert_eq!((what.as_str(), &can[..]), ("semaphore", &["redis", "file", "memory"][..]));
+        assert_eq!((what.as_str(), &can[..]), ("semaphore", &["redis", "etcd", "file", "memory"][..]));
         assert!(simulation.url().starts_with(engine), "{engine}");
         let text = client.lock(NAME).acquire().steal().await.unwrap_err().to_string();
-        assert!(text.contains("has no takeover (`steal`): use redis or memory"), "{text}");
+        assert!(text.contains("has no takeover (`steal`): use redis or etcd or memory"), "{text}");
     }
 }
 
