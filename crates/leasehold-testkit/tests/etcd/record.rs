@@ -28,7 +28,7 @@ pub(crate) fn deadline(guard: &Guard) -> Option<Duration> {
 #[derive(Debug, Default)]
 pub(crate) struct Record(Mutex<Vec<Hold>>);
 
-/// One hold. The default is one of nobody that began with the clock.
+/// One hold. The default one has no owner, and began with the clock.
 #[derive(Debug, Clone, Default)]
 struct Hold {
     owner: String,

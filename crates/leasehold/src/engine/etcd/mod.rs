@@ -558,7 +558,7 @@ impl Store for EtcdStore {
                 let resource = resource.clone();
                 self.request(done, async move { cluster.client(&resource, client).await });
             }
-            // Nobody waits for a number, for permits or for values on the server.
+            // The server has no queue for numbers, permits and values.
             Query::Queue(_) | Query::Waiters(_) | Query::Token(_) | Query::Uptime => {
                 self.request(done, async { Ok(QueryResult::default()) });
             }

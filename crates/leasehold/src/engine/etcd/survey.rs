@@ -76,9 +76,10 @@ impl Cluster {
     async fn status(&self, address: &str) -> Result<Status, ServerError> {
         let member = address::Member::parse(address)
             .map_err(|_| ServerError::Unavailable(format!("{address} is no address")))?;
-        let nobody = Account { login: Login::default(), provider: None };
+        let anonymous = Account { login: Login::default(), provider: None };
         let (connect, reply) = (self.limits.connect, self.limits.reply);
-        let connection = Connection::open(&member, self.address.tls.as_ref(), nobody, connect, reply).await?;
+        let connection =
+            Connection::open(&member, self.address.tls.as_ref(), anonymous, connect, reply).await?;
         connection.call(calls::STATUS, AskStatus {}).await.map_err(calls::Failure::into_error)
     }
 
